@@ -32,7 +32,7 @@ import torch
 
 from composer_replication.config import Config, EnvironmentConfig, ModelConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.harness.proxy import CallLimits, CaptureProxy
+from composer_replication.environments.code.harness.proxy import CaptureProxy
 from composer_replication.environments.code.quickstart import make_sample_tasks
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import TaskFolder
@@ -216,7 +216,7 @@ def load(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
         sampled.extend((context, turn.ids) for context, turn in zip(contexts, turns, strict=True))
         return turns
 
-    with CaptureProxy("policy", port=0) as proxy, proxy.session(write, CallLimits(calls=10**6)) as capture:
+    with CaptureProxy("policy", port=0) as proxy, proxy.session(write, 10**6) as capture:
 
         def clients() -> None:
             try:

@@ -64,7 +64,7 @@ def work_of(kind: str, run: dict[str, Any]) -> tuple[SamplingWork, TrainingWork]
     if stored_tokens := run.get("stored_tokens", 0):
         config = config.model_copy(update={"channels": (*config.channels, TrdpoSettings())})
     work = workload(config, run["longest_tokens"], stored_tokens, machine, SlotRoom(prompt, run["longest_tokens"]))
-    episodes = Episodes(turns, run.get("rounds", turns * turn_tokens), prompt, run["mean_tokens"])
+    episodes = Episodes(turns, run.get("rounds", turns * turn_tokens), prompt)
     sent = wire_bytes(shape, config, work, case.processes)
     on_wire = 0.0 if case.processes == 1 else sent.fsdp2 if case.sharded else sent.ddp
     sites = SITES_PER_ROLLOUT * work.sampled_rows if case.sdpo else 0

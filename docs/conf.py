@@ -5,6 +5,9 @@ import inspect
 import pydoc
 import re
 
+from docutils import nodes
+from sphinx import addnodes
+
 import composer_replication.config  # noqa: F401  before autodoc, which loads modules in a way of its own
 
 SECTIONS = {
@@ -106,6 +109,7 @@ ARGUMENTS = {
     "turn: str": "What the policy wrote, without its thoughts.",
     "turn_ids": "Ids of one turn.",
 }
+TITLES = {}  # of each page, when all have been read
 MOST_SHOWN = 60  # characters of a default
 gc.set_threshold(100_000, 50)  # pages are trees of many nodes, most of which stay
 
@@ -144,6 +148,29 @@ def add_contents(app, name, source):
         for title, pages in SECTIONS.items():
             entries = "\n".join(f"/{page}" for page in pages)
             source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {title}\n\n{entries}\n```\n"
+
+
+def titles_of(toc):
+    """A page's contents without its headings, which the list of all pages leaves out; its own lists of pages stay."""
+    if next(toc.findall(addnodes.toctree), None):
+        return toc
+    return nodes.bullet_list("", *(nodes.list_item("", item[0].deepcopy()) for item in toc))
+
+
+def list_pages_quickly(app, name, template, context, doctree):
+    """Sphinx would copy every heading of every page for each page, before it leaves them out."""
+    whole, listed = app.env.tocs, context["toctree"]
+    if not TITLES:
+        TITLES.update((page, titles_of(toc)) for page, toc in whole.items())
+
+    def toctree(**options):
+        app.env.tocs = TITLES if options.get("titles_only") else whole
+        try:
+            return listed(**options)
+        finally:
+            app.env.tocs = whole
+
+    context["toctree"] = toctree
 
 
 def as_markdown(app, what, name, obj, options, lines):
@@ -208,6 +235,7 @@ def skip(app, what, name, obj, skipped, options):
 
 def setup(app):
     app.connect("source-read", add_contents)
+    app.connect("html-page-context", list_pages_quickly, priority=400)  # before the theme's
     app.connect("autodoc-process-docstring", tell_default)
     app.connect("autodoc-process-docstring", explain_arguments)
     app.connect("autodoc-process-docstring", as_markdown)

@@ -21,14 +21,14 @@ def made_with() -> dict[str, object]:
         "version": __version__,
         "commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
-        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+        "libraries": {name: found for name in LIBRARIES if (found := installed_version(name))},
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
     }
 
 
-def _version(library: str) -> str | None:
+def installed_version(library: str) -> str | None:
     try:
         return version(library)
     except PackageNotFoundError:

@@ -33,7 +33,7 @@ curriculum = true
 
 
 PAGE = "docs/your-repository.md"
-LESS_MADE = ["--limit", "4"]
+LESS_MADE = ["--limit", "3"]
 LESS = {
     "environment": {"tries": 1, "heldout_share": 0.4, "completion_tokens": 2048, "curriculum": True},
     "training": {"steps": 2, "prompts_per_step": 1, "group_size": 2, "max_turn_tokens": 16},

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import zstandard
+
+from tests.experiment_runner import work_off
 
 ROOT = Path(__file__).parents[2]
 PLAN = Path(__file__).with_name("experiment_004.toml")
@@ -25,23 +24,10 @@ def lines_of(path):
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("004")
 
+    options = ["--plan", PLAN, "--work", folder / "work", "--results", folder / "results", "--slice-s", 500]
+
     def run(*only):
-        command = [
-            sys.executable,
-            "-m",
-            "composer_replication",
-            "experiment",
-            "run",
-            str(ROOT / "experiments/004-ab"),
-            "--",
-        ]
-        options = ["--plan", str(PLAN), "--work", str(folder / "work"), "--results", str(folder / "results")]
-        done = subprocess.run(
-            [*command, *options, "--slice-s", "500", "--only", *only],
-            capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        assert not done.returncode, done.stdout + done.stderr
-        return done.stdout
+        return work_off(ROOT / "experiments/004-ab", *options, "--only", *only)
 
     assert "next: none" in run("main/grpo-1")
     before = (folder / "results" / "main" / "start-1.jsonl.zst").stat().st_mtime_ns

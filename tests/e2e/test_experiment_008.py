@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from shared.result_lines import read_result
 from shared.runner.jobs import Experiment, kind_of
+from tests.command_line import recompose
+from tests.experiment_runner import work_off
 
-ROOT = Path(__file__).parents[2]
+FOLDER = Path(__file__).parents[2] / "experiments" / "008-leak"
 PLAN = Path(__file__).with_name("experiment_008.toml")
-
-
-def experiment(verb, *options):
-    command = [sys.executable, "-m", "composer_replication", "experiment", verb, str(ROOT / "experiments/008-leak")]
-    done = subprocess.run(
-        [*command, "--", *options], capture_output=True, text=True, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert not done.returncode, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("008")
-    options = ["--plan", str(PLAN), "--work", str(folder / "work"), "--results", str(folder / "results")]
-    assert "4 of 4 jobs done" in experiment("run", *options)
+    options = ["--plan", PLAN, "--work", folder / "work", "--results", folder / "results"]
+    assert "4 of 4 jobs done" in work_off(FOLDER, *options)
     return folder / "results" / "tiny"
 
 
@@ -69,7 +58,7 @@ def test_nothing_is_hit_in_the_scrubbed_world(results):
 
 
 def test_the_tables_can_be_made_again(results):
-    experiment("rebuild", "--results", str(results))
+    assert recompose("experiment", "rebuild", FOLDER, "--", "--results", results).returncode == 0
     summary = json.loads((results / "summary.json").read_text())
     assert list(summary) == ["start", "open", "scrubbed", "hard"]
     told = [line for line in lines_of(results, "hard") if line["line"] == "task" and line["world"] == "open"]
@@ -81,8 +70,7 @@ def test_the_tables_can_be_made_again(results):
 
 
 def test_a_lost_start_is_made_again_where_an_arm_waits_for_it(tmp_path):
-    folder = ROOT / "experiments/008-leak"
-    lost, kept = (Experiment(folder, PLAN, tmp_path / name, tmp_path / name, "008") for name in ("lost", "kept"))
+    lost, kept = (Experiment(FOLDER, PLAN, tmp_path / name, tmp_path / name, "008") for name in ("lost", "kept"))
     (tmp_path / "kept" / "start-1").mkdir(parents=True)
     for experiment in (lost, kept):
         queue, jobs = kind_of(experiment), kind_of(experiment).jobs_of(experiment)

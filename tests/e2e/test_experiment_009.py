@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from shared.result_lines import read_result, write_result
+from tests.experiment_runner import work_off
 
 SLICE = Path(__file__).parents[2] / "experiments" / "009-rates" / "slice.sh"
 PLAN = Path(__file__).with_name("experiment_009.toml")
 
 
-def run(folder, *words):
-    """By `slice.sh`, with no earlier results."""
+def run_slice(folder, *words):
+    """By `slice.sh`, in processes of its own, with no earlier results."""
     own = {"WORK": str(folder / "work"), "RESULTS": str(folder / "results"), "PYTHON": sys.executable}
     (folder / "out").mkdir()
     done = subprocess.run(
@@ -36,11 +37,12 @@ def slices(tmp_path_factory):
     """Results of a machine that made a start and one arm, and of one that got these alone, with an arm of another start
     among them."""
     first, second = (tmp_path_factory.mktemp("009") for _ in range(2))
-    run(first, "--only", "low/sham-1")
+    run_slice(first, "--only", "low/sham-1")
     shutil.copytree(first / "results", second / "results")
     header, *other = read_result(second / "results/low/sham-1.jsonl.zst")
     write_result(second / "results/low/long-1.jsonl.zst", [{**header, "start_sha256": "0" * 16}, *other])
-    run(second)
+    said = work_off(SLICE.parent, "--plan", PLAN, "--work", second / "work", "--results", second / "results")
+    assert "4 of 4 jobs done" in said
     return first / "results/low", second / "results/low"
 
 

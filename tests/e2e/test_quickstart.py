@@ -25,8 +25,8 @@ def words(folder):
     return ["quickstart", "--config", "small.toml", "--run", "run"]
 
 
-def start(folder, *arguments):
-    command = [sys.executable, "-m", "composer_replication", *words(folder), *arguments]
+def start(folder):
+    command = [sys.executable, "-m", "composer_replication", *words(folder)]
     with heeding_interrupts():
         return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -131,14 +131,13 @@ def test_kill_and_resume(tmp_path):
     process.communicate(timeout=60)
     done_before = {p.parent.name: p.stat().st_mtime_ns for p in (tmp_path / "run").glob("*/manifest.json")}
     assert "evaluation" not in done_before
-    process = start(tmp_path, "--json")
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert "resuming" in err
+    resumed = recompose(*words(tmp_path), "--json", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "resuming" in resumed.stderr
     for stage, modified in done_before.items():
-        assert f"{stage}: kept, finished earlier" in err
+        assert f"{stage}: kept, finished earlier" in resumed.stderr
         assert (tmp_path / "run" / stage / "manifest.json").stat().st_mtime_ns == modified
-    assert json.loads(out)["steps"] == 2
+    assert json.loads(resumed.stdout)["steps"] == 2
 
 
 def test_interrupt_exits_130_and_says_so(tmp_path):

@@ -159,7 +159,7 @@ def test_both_policies_are_measured_on_the_same_turns(trained, capsys):
     assert rows["good turns"]["difference"]["mean"] != 0
     for row in rows.values():
         if row["difference"]["lo"] is None:
-            assert row["difference"]["mean"] == 0 and row["verdict"] == "all alike"
+            assert row["difference"]["mean"] == 0 and row["verdict"] == "all alike", "five sessions are enough"
         else:
             assert row["difference"]["lo"] <= row["difference"]["mean"] <= row["difference"]["hi"]
         assert row["difference"]["mean"] == pytest.approx(row["after"]["mean"] - row["before"]["mean"])

@@ -125,7 +125,7 @@ def graded(task, submission, backend):
 
 def test_a_session_gathers_what_was_left_behind(task):
     with TaskSession(task, grader=graded, canary_seed="s") as session:
-        decoy = next(decoy.path for decoy in session.canaries.decoys if decoy.channel == "wheel")
+        decoy = next(decoy.path for decoy in session.decoys if decoy.channel == "wheel")
         session.call("read_file", {"path": "README.md"})
         session.call(
             "bash", {"command": f"cp {decoy} /tmp/x; rm {VISIBLE_FILE}; ln -s / away; printf '\\377' > odd.bin"}
@@ -144,7 +144,6 @@ def test_a_session_gathers_what_was_left_behind(task):
     assert found.written[SPANS] == SPANS_GOLD and found.written["odd.bin"] == "ÿ"
     assert (found.removed, found.special) == ((VISIBLE_FILE,), ("away",))
     assert [(hit.channel, hit.evidence, hit.where) for hit in found.canary_hits] == [("wheel", "soft", "open")]
-    assert session.canary_hits == []
     assert found.grade.model_dump() == {
         "reward": 0.5,
         "hidden_passed": 2,

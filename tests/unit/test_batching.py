@@ -216,7 +216,7 @@ def test_a_batch_that_was_not_begun_is_told_and_asked_again(ledger, monkeypatch)
     }
     with DialectServer("openai") as server:
         with monkeypatch.context() as patch:
-            patch.setattr(batches._Calls, "get_object", lambda self, path: asyncio.sleep(0, full))
+            patch.setattr(batches.BatchService, "get_object", lambda self, path: asyncio.sleep(0, full))
             with pytest.raises(PartialError, match=r"2 questions got no .* \(Enqueued token_limit_exceeded × 2\)"):
                 replay_states(states(2), [teacher(server)], ledger, CONFIG)
         assert ledger.spent_micros() == 0

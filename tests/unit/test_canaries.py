@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from composer_replication.environments.code.certificates.leaks import leak_certificate
 from composer_replication.environments.code.episodes.canaries import (
-    Canaries,
+    Decoy,
     canary_files,
     canary_hits,
     ignored,
@@ -44,15 +44,15 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plant_canaries(tree: Path, seed: int | str, symbols: list[Symbol]) -> Canaries:
+def plant_canaries(tree: Path, seed: int | str, symbols: list[Symbol]) -> tuple[Decoy, ...]:
     """As a session does, in a folder of the test's."""
     planted = canary_files(seed, symbols)
     for path, content in planted.files.items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_bytes(content)
     with (tree / ".gitignore").open("a") as file:
-        file.write("\n" + "".join(f"{line}\n" for line in ignored(planted.canaries.decoys)))
-    return planted.canaries
+        file.write("\n" + "".join(f"{line}\n" for line in ignored(planted.decoys)))
+    return planted.decoys
 
 
 def shell(tree: Path, command: str) -> str:
@@ -61,17 +61,16 @@ def shell(tree: Path, command: str) -> str:
     return (done.stdout + done.stderr).decode("latin-1")
 
 
-def hard(canaries: Canaries, *texts: str, changes: Changes | None = None) -> set[str]:
+def hard(canaries: tuple[Decoy, ...], *texts: str, changes: Changes | None = None) -> set[str]:
     return {hit.channel for hit in canary_hits(canaries, texts, changes) if hit.evidence == "hard"}
 
 
 def test_every_channel_gets_a_decoy_and_the_certificate_would_notice(tree: Path):
     canaries = plant_canaries(tree, 7, SYMBOLS)
-    assert {decoy.channel for decoy in canaries.decoys} == CHANNELS
-    assert all((tree / path).is_file() for path in canaries.paths)
+    assert {decoy.channel for decoy in canaries} == CHANNELS
+    assert all((tree / path).is_file() for _, path, _ in canaries)
     facts = {"deleted": {"small/text.py": "def windows(values, size):\n    return values\n"}, "packages": ("small",)}
     assert not leak_certificate(tree, **facts).passed
-    assert Canaries.model_validate_json(canaries.model_dump_json()) == canaries
 
 
 HONEST = {
@@ -97,8 +96,8 @@ def test_honest_work_gives_no_hard_hit(tree: Path, command: str):
     assert hard(canaries, command, output, changes=Changes(written=written)) == set()
 
 
-def readings(canaries: Canaries) -> dict[str, str]:
-    path = {decoy.channel: decoy.path for decoy in canaries.decoys}
+def readings(canaries: tuple[Decoy, ...]) -> dict[str, str]:
+    path = {decoy.channel: decoy.path for decoy in canaries}
     inflate = f"{sys.executable} -c \"import zlib; print(zlib.decompress(open('{{}}', 'rb').read()))\""
     unzip = f"{sys.executable} -c \"import zipfile; z = zipfile.ZipFile('{{}}'); print(z.read(z.namelist()[0]))\""
     return {
@@ -123,7 +122,7 @@ def test_reading_a_decoy_is_a_hard_hit_of_its_channel(tree: Path, channel: str, 
 
 def test_decompiled_bytecode_is_a_hit(tree: Path):
     canaries = plant_canaries(tree, 5, SYMBOLS)
-    path = next(decoy.path for decoy in canaries.decoys if decoy.channel == "bytecode")
+    path = next(decoy.path for decoy in canaries if decoy.channel == "bytecode")
     code = marshal.loads((tree / path).read_bytes()[16:])
     assert hard(canaries, str([part.co_varnames for part in code.co_consts if hasattr(part, "co_varnames")])) == {
         "bytecode"
@@ -139,7 +138,7 @@ def test_copied_into_the_solution_is_a_hit_and_a_changed_decoy_is_none(tree: Pat
 
 def test_an_opened_decoy_is_soft(tree: Path):
     canaries = plant_canaries(tree, 5, SYMBOLS)
-    wheel = next(decoy.path for decoy in canaries.decoys if decoy.channel == "wheel")
+    wheel = next(decoy.path for decoy in canaries if decoy.channel == "wheel")
     hits = canary_hits(canaries, opened=[wheel, "small/text.py"])
     assert [(hit.channel, hit.evidence, hit.where) for hit in hits] == [("wheel", "soft", "open")]
 
@@ -147,8 +146,8 @@ def test_an_opened_decoy_is_soft(tree: Path):
 @settings(max_examples=60, deadline=None)
 @given(before=st.binary(max_size=7), after=st.binary(max_size=7), form=st.sampled_from(["base64", "hex", "reversed"]))
 def test_a_token_is_seen_through_plain_encodings(before: bytes, after: bytes, form: str):
-    canaries = canary_files(11, SYMBOLS).canaries
-    text = before + canaries.decoys[3].token.encode() + after
+    canaries = canary_files(11, SYMBOLS).decoys
+    text = before + canaries[3].token.encode() + after
     shown = {"base64": base64.b64encode(text).decode(), "hex": text.hex(), "reversed": text[::-1].decode("latin-1")}
     assert "build_copy" in hard(canaries, shown[form])
 
@@ -156,12 +155,12 @@ def test_a_token_is_seen_through_plain_encodings(before: bytes, after: bytes, fo
 def test_names_and_tokens_rotate_with_the_seed_and_repeat_with_it():
     first, again, other = canary_files(1, SYMBOLS), canary_files(1, SYMBOLS), canary_files(2, SYMBOLS)
     assert first == again
-    tokens = [{decoy.token for decoy in planted.canaries.decoys} for planted in (first, other)]
+    tokens = [{decoy.token for decoy in planted.decoys} for planted in (first, other)]
     assert len(tokens[0]) == len(CHANNELS)
     assert tokens[0].isdisjoint(tokens[1])
     names = [frozenset(canary_files(seed, SYMBOLS).files) for seed in range(30)]
     assert len(set(names)) == 30
-    assert any(not hard(other.canaries, text.decode("latin-1")) for text in first.files.values())
+    assert any(not hard(other.decoys, text.decode("latin-1")) for text in first.files.values())
 
 
 @settings(max_examples=50, deadline=None)
@@ -173,8 +172,8 @@ def test_no_line_holds_a_token_and_a_symbol_and_no_path_holds_a_token(seed: int,
     symbols = [Symbol(file="src/small/text.py", name=name) for name in names]
     planted = canary_files(seed, symbols)
     bare = {name.rpartition(".")[2] for name in names} | set(names)
-    for decoy in planted.canaries.decoys:
-        assert not any(other.token in decoy.path for other in planted.canaries.decoys)
+    for decoy in planted.decoys:
+        assert not any(other.token in decoy.path for other in planted.decoys)
         content = planted.files[decoy.path]
         if decoy.channel == "git_object":
             content = zlib.decompress(content)
@@ -187,16 +186,16 @@ def test_the_ignore_file_of_a_plain_tree_keeps_its_lines(tree: Path):
     canaries = plant_canaries(tree, 3, SYMBOLS)
     lines = (tree / ".gitignore").read_text().splitlines()
     assert lines[0] == "*.log"
-    assert {f"/{top_folder(path)}/" for path in canaries.paths} <= set(lines)
+    assert {f"/{top_folder(path)}/" for _, path, _ in canaries} <= set(lines)
 
 
 def test_the_wheel_opens_as_one(tree: Path):
     canaries = plant_canaries(tree, 3, SYMBOLS)
-    wheel = next(decoy.path for decoy in canaries.decoys if decoy.channel == "wheel")
+    wheel = next(decoy.path for decoy in canaries if decoy.channel == "wheel")
     with zipfile.ZipFile(tree / wheel) as archive:
         assert archive.testzip() is None
         compile(archive.read("small/text.py"), "text.py", "exec")
 
 
 def test_without_symbols_nothing_is_planted():
-    assert canary_files(3, []).canaries.decoys == ()
+    assert canary_files(3, []).decoys == ()

@@ -56,8 +56,6 @@ class References(HTMLParser):
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("docs")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", str(folder)]
-    # Without the list of a page's own names, which Sphinx makes of them and copies for every other page.
-    command += ["-D", "toc_object_entries=0"]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr[-4000:]
     return {page: References(page) for page in folder.rglob("*.html")}

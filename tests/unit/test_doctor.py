@@ -47,7 +47,7 @@ def test_other_versions_than_those_tested_with_are_told(tmp_path, monkeypatch):
 
 
 def test_an_extra_that_is_not_whole_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(readiness, "_version", lambda name: None if name == "peft" else "1")
+    monkeypatch.setattr(readiness, "installed_version", lambda name: None if name == "peft" else "1")
     lora = next(one for one in readiness.extras() if one.name == "lora")
     assert (lora.status, lora.told, lora.next) == ("note", "lacks peft", "pip install 'composer-replication[lora]'")
 

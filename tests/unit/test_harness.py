@@ -27,7 +27,7 @@ from composer_replication.cli.env_rollout import rollout as rollout_command
 from composer_replication.config import EnvironmentConfig
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.grading.grader import GradingProcesses
-from composer_replication.environments.code.harness.proxy import CallLimits, CaptureProxy
+from composer_replication.environments.code.harness.proxy import CaptureProxy
 from composer_replication.environments.code.harness.runtime import harness_of
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.environments.self_played import ModelCall, NoTurn, TokenSegment, WrittenTurn
@@ -407,7 +407,7 @@ def proxy():
 
 def test_only_model_calls_under_a_key_and_of_a_bounded_size_are_answered(proxy):
     chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
-    with proxy.session(echo, CallLimits()) as capture:
+    with proxy.session(echo, 60) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
         assert httpx.post(chat, json=body, headers=key).status_code == 200
         assert httpx.post(chat, json=body).status_code == 401
@@ -423,7 +423,7 @@ def test_only_model_calls_under_a_key_and_of_a_bounded_size_are_answered(proxy):
 
 def test_calls_beyond_the_limit_get_a_last_word(proxy):
     chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
-    with proxy.session(echo, CallLimits(calls=2)) as capture:
+    with proxy.session(echo, 2) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
         said = [httpx.post(chat, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
     assert [message["content"] for message in said] == ["hello", "hello", "Step budget exhausted; stopping."]
@@ -442,7 +442,7 @@ def test_calls_beyond_the_limit_get_a_last_word(proxy):
 )
 def test_a_call_that_cannot_be_read_is_refused_and_is_no_failure_of_the_policy(proxy, sent):
     chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
-    with proxy.session(echo, CallLimits()) as capture:
+    with proxy.session(echo, 60) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
         said = [httpx.post(chat, json=each, headers=key).status_code for each in (body, {**body, **sent}, body)]
     assert said == [200, 400, 200] and capture.failure is None
@@ -459,7 +459,7 @@ def test_messages_that_the_template_refuses_are_refused_and_sampling_that_fails_
         raise RuntimeError("out of memory")
 
     chat = f"{proxy.base_url}/v1/chat/completions"
-    with proxy.session(writer(tokens, sample, 8, 1000, {}), CallLimits()) as capture:
+    with proxy.session(writer(tokens, sample, 8, 1000, {}), 60) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
         body = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
         answer = httpx.post(chat, json=body, headers=key)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from composer_replication.environments.code.harness.proxy import CallLimits, CaptureProxy
+from composer_replication.environments.code.harness.proxy import CaptureProxy
 from composer_replication.environments.code.harness.segments import arranged
 from composer_replication.environments.self_played import WrittenTurn
 from composer_replication.records import Trace
@@ -46,7 +46,7 @@ def writing(tokens, text, turn_tokens):
 def test_a_turn_is_as_long_as_the_run_allows(proxy, tokens):
     write, ids = writing(tokens, "word " * 1200, 9000)
     assert len(ids) > 4096
-    with proxy.session(write, CallLimits()) as capture:
+    with proxy.session(write, 60) as capture:
         (choice,) = asked(proxy, capture, CHAT, {"messages": HELLO}).json()["choices"]
         (node,) = capture.session.graph.nodes()
     assert node.sampled_ids == ids and choice["finish_reason"] == "stop"
@@ -55,7 +55,7 @@ def test_a_turn_is_as_long_as_the_run_allows(proxy, tokens):
 @pytest.mark.parametrize("key", ["max_tokens", "max_completion_tokens"])
 def test_a_harness_may_ask_for_less(proxy, tokens, key):
     write, ids = writing(tokens, "some words and more", 900)
-    with proxy.session(write, CallLimits()) as capture:
+    with proxy.session(write, 60) as capture:
         answer = asked(proxy, capture, CHAT, {"messages": HELLO, "max_tokens": None, key: 3}).json()
         (node,) = capture.session.graph.nodes()
     assert node.sampled_ids == ids[:3] and answer["choices"][0]["finish_reason"] == "length"
@@ -70,7 +70,7 @@ CALLS = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>
 )
 def test_a_turn_that_was_cut_says_so_even_behind_a_whole_call(proxy, tokens, path, reason):
     write, _ = writing(tokens, f"{CALLS}\nThen I", len(tokens.turn(f"{CALLS}\nThen I")) - 1)
-    with proxy.session(write, CallLimits()) as capture:
+    with proxy.session(write, 60) as capture:
         told = asked(proxy, capture, path, {"messages": HELLO, "max_tokens": 4000}).json()
         (node,) = capture.session.graph.nodes()
     assert reason(told) in ("length", "max_tokens")
@@ -97,7 +97,7 @@ def test_cut_turns_are_counted(tokens):
 def test_a_limit_that_is_none_is_refused_in_the_words_of_the_dialect(proxy, path, key, streams):
     body = {"input": "hi"} if path == RESPONSES else {"messages": HELLO}
     turn = WrittenTurn([1], [2], [-0.5], "hello", True)
-    with proxy.session(lambda _: turn, CallLimits()) as capture:
+    with proxy.session(lambda _: turn, 60) as capture:
         for most in (0, -1, True, "12", 1.5, [3]):
             answer = asked(proxy, capture, path, {**body, key: most, "stream": streams})
             assert answer.status_code == 400 and not capture.session.graph.nodes(), most
@@ -117,7 +117,7 @@ def test_what_the_guard_refuses_is_in_the_words_of_the_dialect_too(proxy):
 
 def test_a_failure_inside_openenv_is_told_as_one(proxy, monkeypatch):
     monkeypatch.setattr("openenv.core.harness.capture.server.detect", lambda *asked: 1 / 0)
-    with proxy.session(lambda _: WrittenTurn([1], [2], [-0.5], "hello", True), CallLimits()) as capture:
+    with proxy.session(lambda _: WrittenTurn([1], [2], [-0.5], "hello", True), 60) as capture:
         answer = asked(proxy, capture, MESSAGES, {"messages": HELLO})
     assert (answer.status_code, answer.json()["error"]["type"]) == (500, "api_error")
 

@@ -131,6 +131,12 @@ def test_variables_of_a_command():
     assert not parse_shell("A=1; pytest").commands[0].variables
 
 
+def test_exported_variables_keep_their_order():
+    names = [f"V{number}" for number in range(20)]
+    command = parse_shell("".join(f"export {name}=1; " for name in names) + "pytest").commands[-1]
+    assert [name for name, _ in command.variables] == names
+
+
 def test_a_function_that_calls_itself_ends():
     assert argvs(":(){ :|:& };:")[0][0] == "recursion"
 

@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "plan"
 COSTS = GOLDEN / "costs.json"
 SHAPE = shape_of(find_config("Qwen/Qwen3-8B"))
 ALONE = Config(channels=(GrpoSettings(),))
-EPISODES = Episodes(turns=3, rounds=90, prompt_tokens=100, mean_tokens=250)
+EPISODES = Episodes(turns=3, rounds=90, prompt_tokens=100)
 
 
 def work(**changes):

@@ -7,7 +7,7 @@ import composer_replication.environments.code as code
 from composer_replication.cli.env import _show_funnel
 from composer_replication.environments.code.tasks.reasons import REASONS
 
-GIVING = {"Rejected": 0, "NotTakenBack": 0, "Rejection": 1}
+GIVING = {"Rejected": 0, "Rejection": 1}
 """Calls, and which of their arguments is the reason."""
 
 

@@ -9,10 +9,10 @@ import pytest
 from composer_replication.environments.code.certificates import harbor_batch
 from composer_replication.environments.code.certificates.certify import _noticing
 from composer_replication.environments.code.certificates.comparison import ChangedSolution
-from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split, quick_tests
+from composer_replication.environments.code.certificates.gates import Bench, Split, quick_tests
 from composer_replication.environments.code.certificates.two_verifiers import MAX_TESTS_OF_A_COPY, part_for
 from composer_replication.environments.code.grading.inside import launcher
-from composer_replication.environments.code.tasks.task import CodeTask
+from composer_replication.environments.code.tasks.task import CodeTask, Rejected
 from composer_replication.records import Task
 from tests.tiny_repository import stubbed_rectangle
 

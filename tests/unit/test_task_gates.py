@@ -10,14 +10,14 @@ import pytest
 
 from composer_replication.environments.code.certificates import certify as certifying
 from composer_replication.environments.code.certificates.certify import certify, recertify_leaks
-from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split, repeat, split_tests
+from composer_replication.environments.code.certificates.gates import Bench, Split, repeat, split_tests
 from composer_replication.environments.code.certificates.two_verifiers import Verdicts
 from composer_replication.environments.code.certificates.verify import verify_task
 from composer_replication.environments.code.grading.grader import grade
 from composer_replication.environments.code.running.coverage import survey
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.store import gold_submission, read_task, unchanged
-from composer_replication.environments.code.tasks.task import Rejection, Submission, Symbol, TaskFolder
+from composer_replication.environments.code.tasks.task import Rejected, Rejection, Submission, Symbol, TaskFolder
 from composer_replication.environments.code.tasks.trees import files_of
 from tests.tiny_repository import BODY, FILES, RECTANGLE_TESTS, stubbed_rectangle, tiny_repository
 

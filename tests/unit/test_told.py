@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from composer_replication.environments.code.certificates import told as telling
-from composer_replication.environments.code.certificates.gates import Bench, Rejected, Split
+from composer_replication.environments.code.certificates.gates import Bench, Split
 from composer_replication.environments.code.certificates.told import Demand, ShownBehaviour, enough_told, with_examples
 from composer_replication.environments.code.certificates.variants import _choices, described, is_told, variants
 from composer_replication.environments.code.episodes.visible_tests import shows_examples
 from composer_replication.environments.code.generators.bug_injection.source import read_source
 from composer_replication.environments.code.running.warm import TestSetup
 from composer_replication.environments.code.tasks.repository import CoverageMap
-from composer_replication.environments.code.tasks.task import Candidate, Symbol
+from composer_replication.environments.code.tasks.task import Candidate, Rejected, Symbol
 from tests.tiny_repository import tiny_repository
 
 BODY = "    if kind == 'box':\n        return 'crate number seven'\n    return kind.title()\n"

@@ -8,6 +8,7 @@ from itertools import groupby
 
 import pytest
 import torch
+from transformers import GraniteConfig, GraniteForCausalLM
 
 from composer_replication.config import ToolboxConfig, WarmupConfig
 from composer_replication.environments.toolbox import ToolboxEpisode, make_task, next_call
@@ -194,6 +195,14 @@ def test_the_first_loss_is_the_weighted_mean_over_the_batch(make_model, tiny_tok
             weight += log.weights[position]
     warm_up(model, tiny_tokens, ToolboxEnvironment(ToolboxConfig()), config, 0, lambda _, loss: losses.append(loss))
     assert losses[0] == pytest.approx(total / weight, rel=1e-4)
+
+
+def test_the_loss_of_turns_alone_is_the_same_where_a_model_scales_its_logits(tiny_tokens):
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = GraniteForCausalLM(GraniteConfig(vocab_size=len(tiny_tokens.tokenizer), logits_scaling=0.1, **shape)).eval()
+    batch = [demonstration for _, demonstration in demonstrations(tiny_tokens, context_weight=0.0)][:2]
+    whole, of_turns = (loss(model, 0, batch).item() for loss in (warmup._loss, warmup._loss_of_turns))
+    assert of_turns == pytest.approx(whole, rel=1e-4)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

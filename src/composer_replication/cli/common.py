@@ -7,7 +7,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +51,8 @@ def begun(folder: Path, settings: Config, is_dry: bool = False) -> Generator[Run
 def working_on(run: Run) -> Generator[Progress]:
     """The run's lock and a progress display, with the libraries' own chatter turned off."""
     quiet_libraries()
-    progress = open_progress()
-    with run.lock():
-        try:
-            yield progress
-        finally:
-            progress.close()
+    with run.lock(), closing(open_progress()) as progress:
+        yield progress
 
 
 def run_one_stage(path: Path, noun: str, as_json: bool, **choices: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import closing
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -37,12 +38,9 @@ def cost(
     if not path.exists():
         raise UsageError(f"{run} has asked no model", f"recompose replay {quoted(run)}")
     looks_up = reconcile_first or key_usage
-    ledger = Ledger(path, read_only=not looks_up)
-    try:
+    with closing(Ledger(path, read_only=not looks_up)) as ledger:
         settled_doubts = reconcile(ledger, by_key_usage=key_usage) if looks_up else 0
         found, totals = bills(ledger), ledger.totals()
-    finally:
-        ledger.close()
     pairs = opened.stage("pairs").counts["pairs"] if opened.stage("pairs").is_done else None
     result = {
         "run": str(opened.path),

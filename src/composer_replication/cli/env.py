@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from cyclopts import App, Parameter
 from composer_replication.errors import PartialError, RecomposeError, UsageError, quoted
 
 from .common import Json
+from .progress import open_progress
 
 env = App(name="env", help="Make verifiable tasks from a repository, check them, and serve them.")
 env.command(
@@ -71,7 +73,8 @@ def make(
         distributions=("pytest", *with_),
         backend=backend,
     )
-    result = _shown(lambda progress: make_tasks(repository, into, settings, jobs, progress))
+    with closing(open_progress()) as progress:
+        result = make_tasks(repository, into, settings, jobs, progress)
     if json:
         print(json_module.dumps({"folder": str(into), **result}))
     else:
@@ -95,7 +98,8 @@ def verify(
     """Check every task again: its files, nothing done = 0, the solution = 1, and the leak certificate."""
     from composer_replication.environments.code.certificates.verify import verify as verify_tasks
 
-    result = _shown(lambda progress: verify_tasks(tasks, backend, jobs, progress, deep))
+    with closing(open_progress()) as progress:
+        result = verify_tasks(tasks, backend, jobs, progress, deep)
     if json:
         print(json_module.dumps({"folder": str(tasks), **result}))
     else:
@@ -112,16 +116,6 @@ def verify(
     if not json:
         played = f"recompose env rollout {quoted(tasks)} --scripted gold --run RUN"
         print(f"next: {played}, or recompose init FILE --on tasks")
-
-
-def _shown(work: Any) -> dict[str, Any]:
-    from .progress import open_progress
-
-    progress = open_progress()
-    try:
-        return work(progress)
-    finally:
-        progress.close()
 
 
 def _show_funnel(into: Path, result: dict[str, Any], most: int) -> None:

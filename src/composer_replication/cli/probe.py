@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError, quoted
 from composer_replication.runs import Run, write_records
-from composer_replication.stages.policy import load_model, model_folder
+from composer_replication.stages.policy import load_own
 
 from .common import quiet_libraries
 from .progress import open_progress
@@ -32,16 +33,12 @@ def probe(run: Run, sites: int, as_json: bool) -> None:
 
     if not run.stage("policy").is_done:
         raise UsageError(f"{run.path} has no starting policy", f"recompose train {quoted(run.path)}")
-    policy = load_model(run, str(model_folder(run)))
+    policy = load_own(run)
     device = policy.model.device.type
     half = torch.autocast(device, torch.bfloat16, enabled=run.config.hardware.autocasts(device == "cuda"))
-    with half, open_environment(run.config) as environment:
-        progress = open_progress()
+    with half, open_environment(run.config) as environment, closing(open_progress()) as progress:
         progress.stage("probe", "find error turns in fresh rollouts")
-        try:
-            tried = probe_hints(policy, run.config, environment, sites, progress=progress)
-        finally:
-            progress.close()
+        tried = probe_hints(policy, run.config, environment, sites, progress=progress)
     write_records(run.path / TRIED, tried)
     found, off = gaps(tried), kinds_without_use(gaps(tried))
     if as_json:

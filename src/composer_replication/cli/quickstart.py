@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,9 +74,6 @@ def _make_tasks(folder: Path) -> None:
     """They lie beside the run; those that are there are not made again."""
     from composer_replication.environments.code.quickstart import make_sample_tasks
 
-    progress = open_progress()
-    try:
+    with closing(open_progress()) as progress:
         progress.stage("tasks", "make certified tasks from the repository that ships with the package")
         make_sample_tasks(folder, progress)
-    finally:
-        progress.close()

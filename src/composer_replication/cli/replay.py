@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import signal
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated, Any, NoReturn
 
 from cyclopts import Parameter
@@ -88,8 +88,7 @@ def replay(
         refuse_other_options(opened, chosen, own_family, policy, one_teacher)
     elif not chosen and not no_teachers:
         refuse_teachers_who_know_nothing(opened)
-    progress = open_progress()
-    try:
+    with closing(open_progress()) as progress:
         if policy:
             _sample(opened, policy, progress)
         if is_done:
@@ -99,8 +98,6 @@ def replay(
             _show_estimate(*estimate_replay(opened, chosen, own_family, one_teacher, batch), json)
             return
         _spend(opened, chosen, own_family, one_teacher, cap_micros, progress, json, no_teachers, batch)
-    finally:
-        progress.close()
     tell("replay", opened, json)
 
 
@@ -126,9 +123,8 @@ def _spend(
 ) -> None:
     if cap_micros is not None:
         _require_keys(opened, chosen, own_family, one_teacher)
-        ledger = Ledger(opened.path / "ledger.sqlite")
-        ledger.set_cap(cap_micros)
-        ledger.close()
+        with closing(Ledger(opened.path / "ledger.sqlite")) as ledger:
+            ledger.set_cap(cap_micros)
     # No lock on the run: processes that share it write the same bytes, and the ledger keeps their calls apart.
     progress.stage("replay", "ask the teachers")
     try:
@@ -177,10 +173,9 @@ def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> N
     path = run.path / "ledger.sqlite"
     if not path.exists():
         return
-    ledger = Ledger(path)
-    names = {one.name for one in chosen} or {name for (name,) in ledger.rows("SELECT DISTINCT teacher FROM attempts")}
-    counts = summary(ledger, names)
-    ledger.close()
+    with closing(Ledger(path)) as ledger:
+        asked = {name for (name,) in ledger.rows("SELECT DISTINCT teacher FROM attempts")}
+        counts = summary(ledger, {one.name for one in chosen} or asked)
     if as_json:
         saved = {
             "run": str(run.path),

@@ -19,7 +19,7 @@ from composer_replication.settings import load_settings
 from composer_replication.stages.degenerate import degenerate
 from composer_replication.stages.held_out import held_out_of
 from composer_replication.stages.ingestion import rollout_tokens
-from composer_replication.stages.policy import load_model, model_folder
+from composer_replication.stages.policy import load_own
 from composer_replication.stages.session_turns import time_foreseen
 from composer_replication.stages.training import check, nothing_planned
 from composer_replication.training import processes as launched
@@ -189,15 +189,14 @@ def _check(run: Run, as_json: bool) -> None:
 
     with working_on(run) as progress, open_environment(run.config) as environment:
         ensure_policy(run, progress)
-        folder = str(model_folder(run))
         plan = plan_training(
             run, environment, rollout_tokens(run), Machine(on_gpu=torch.cuda.is_available()), held_out_of(run)
         )
         card = check_machine(
-            lambda: load_model(run, folder),
+            lambda: load_own(run),
             run.config,
             environment,
-            _stored_examples(run, load_model(run, folder)),
+            _stored_examples(run, load_own(run)),
             run.path / "selfcheck",
             plan["memory"]["peak_mib"] if plan["memory"] else None,
             progress,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from rich.console import Console
@@ -43,7 +44,7 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
         console.print(f"Doubtful: {sentence}.", markup=False)
     most = plan["max_positions"] or max(row["max_tokens"] for row in plan["contexts"])
     lengths = {row["max_tokens"]: row for row in plan["contexts"] if row["max_tokens"] <= most}
-    rows = sorted({**lengths, own["max_tokens"]: own}.values(), key=_length)
+    rows = sorted({**lengths, own["max_tokens"]: own}.values(), key=itemgetter("max_tokens"))
     console.print(_contexts(rows, own["max_tokens"], plan["finished"]))
     console.print(
         "fit: short enough. windowed: short enough in a window, with long results cut in the middle and the oldest "
@@ -130,14 +131,6 @@ def _told_measured(measured: dict[str, Any]) -> str:
     )
 
 
-def _length(row: dict[str, Any]) -> int:
-    return row["max_tokens"]
-
-
-def _label(row: dict[str, Any], own: int) -> str:
-    return f"{row['max_tokens']:,}{'*' if row['max_tokens'] == own else ' '}"
-
-
 def _show_memory(console: Console, memory: dict[str, Any] | None, plays: bool) -> None:
     if memory is None:
         console.print("Memory: unknown, because the model's config is not on this machine.")
@@ -169,7 +162,8 @@ def _contexts(rows: list[dict[str, Any]], own: int, finished: list[str]) -> Tabl
     for noun in NOUNS:
         table.add_column(f"{noun}: fit / windowed / use")
     for row in rows:
-        table.add_row(_label(row, own), *(_cell(row[noun], noun in finished) for noun in NOUNS))
+        tokens = f"{row['max_tokens']:,}{'*' if row['max_tokens'] == own else ' '}"
+        table.add_row(tokens, *(_cell(row[noun], noun in finished) for noun in NOUNS))
     return table
 
 

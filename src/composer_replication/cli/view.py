@@ -48,11 +48,8 @@ def view(
         raise UsageError("--port is a number up to 65535", "recompose view RUN")
     page, library = page_files(), Library([run, *others])
     if export is not None:
-        progress = open_progress()
-        try:
+        with contextlib.closing(open_progress()) as progress:
             number = write_export(library, export, page, progress)
-        finally:
-            progress.close()
         size = sum(file.stat().st_size for file in export.rglob("*")) / 1e6
         print(f"{number} views of the run (lists, records, charts), each in a file, {size:.0f} MB: a snapshot of now")
         print(f"open {export / 'index.html'}; when the run has gone on, export it again into another folder")

@@ -11,9 +11,9 @@ import hashlib
 import re
 from typing import Any, NamedTuple
 
-from composer_replication.llm.chat import json_fields, json_request
+from composer_replication.llm.chat import json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, is_hidden, neutralise
-from composer_replication.records import JsonObject, Message, Trace, canonical_json, render_action
+from composer_replication.records import JsonObject, Message, Trace, canonical_json, json_object, render_action
 
 from .wording import PIECE, PREFIX, fits, sentences
 
@@ -119,7 +119,7 @@ _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf)\.", re.IGNORECASE)
 
 def read_answer(text: str, question: JudgeQuestion, max_tokens: int) -> JudgeVerdict:
     """The hint in an answer, if it keeps every rule."""
-    fields = json_fields(text)
+    fields = json_object(text) or {}
     said = fields.get("hint")
     if set(fields) != {"hint"} or not isinstance(said, str):
         return JudgeVerdict(None, "not_json")

@@ -9,6 +9,7 @@ from composer_replication.records import JsonObject
 
 from .dialogue import ModelReply, ParsedCall, arguments_of
 from .documents import maybe_json
+from .tables import without_nulls
 from .values import as_list, as_name, as_object, as_objects, as_text, label, placeholder
 from .written_calls import cut_calls, cut_thinking
 
@@ -46,7 +47,9 @@ def openai_tools(value: Any) -> list[JsonObject]:
     """Tool definitions in OpenAI's form, also where they are a JSON string or lack the outer object."""
     found = [as_object(tool.get("function")) or tool for tool in as_objects(maybe_json(value))]
     named = [tool for tool in found if as_name(tool.get("name")) and ("parameters" in tool or len(tool) < 4)]
-    return [{"type": "function", "function": _clean(tool)} for tool in named if _is_shallow(tool, MAX_SCHEMA_DEPTH)]
+    return [
+        {"type": "function", "function": without_nulls(tool)} for tool in named if _is_shallow(tool, MAX_SCHEMA_DEPTH)
+    ]
 
 
 def _calls(message: JsonObject) -> Iterator[ParsedCall]:
@@ -83,14 +86,6 @@ def _thinking_text(part: JsonObject) -> str:
     if as_name(part.get("type")) not in THINKING_PARTS:
         return ""
     return as_text(part.get("thinking")) or as_text(part.get("reasoning")) or as_text(part.get("text"))
-
-
-def _clean(value: Any) -> Any:
-    """A schema without the nulls of padded tables."""
-    if isinstance(value, dict):
-        fields = cast(JsonObject, value)
-        return {key: _clean(item) for key, item in fields.items() if item is not None}
-    return [_clean(item) for item in as_list(value)] if isinstance(value, list) else value
 
 
 def _is_shallow(value: Any, depth: int) -> bool:

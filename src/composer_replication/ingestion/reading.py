@@ -154,11 +154,10 @@ class InputFile:
 
     def sha256(self) -> str:
         """Of the bytes on disk; of a folder, of its files in their order."""
-        digest, buffer = hashlib.sha256(), memoryview(bytearray(BUFFER_BYTES))
+        digest = hashlib.sha256()
         for file in sorted(self.path.glob("*.json")) if self.path.is_dir() else [self.path]:
             with file.open("rb", buffering=0) as handle:
-                while size := handle.readinto(buffer):
-                    digest.update(buffer[:size])
+                hashlib.file_digest(handle, lambda: digest)
         return digest.hexdigest()
 
     def new_redactor(self) -> TextRedactor:

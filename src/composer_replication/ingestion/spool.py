@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Iterable
-from typing import BinaryIO
 
 import orjson
 
@@ -19,7 +17,8 @@ Spooled = int
 
 class Spool:
     def __init__(self) -> None:
-        self._file: BinaryIO = io.BytesIO()
+        # Closed with the session that holds it.
+        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
         self._end = 0
 
     def add(self, text: str) -> Spooled:
@@ -28,14 +27,7 @@ class Spool:
         self._file.write(data)
         place = self._end << LENGTH_BITS | len(data)
         self._end += len(data)
-        if self._end > MEMORY_BYTES and isinstance(self._file, io.BytesIO):
-            self._move_to_disk(self._file)
         return place
-
-    def _move_to_disk(self, memory: io.BytesIO) -> None:
-        # Closed with the session that holds it.
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        self._file.write(memory.getbuffer())
 
     def get(self, place: Spooled) -> bytes:
         self._file.seek(place >> LENGTH_BITS)

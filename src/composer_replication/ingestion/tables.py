@@ -42,7 +42,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     for batch in _batches(path):
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             for row in batch.slice(start, ROWS_AT_ONCE).to_pylist():
-                yield orjson.dumps(_without_nulls(row), default=_plain) + b"\n"
+                yield orjson.dumps(without_nulls(row), default=_plain) + b"\n"
 
 
 def _batches(path: Path) -> Iterator[Any]:
@@ -63,11 +63,11 @@ def _batches(path: Path) -> Iterator[Any]:
             yield from pa.ipc.open_stream(mapped)
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)
-        return {key: _without_nulls(inner) for key, inner in entries.items() if inner is not None}
-    return [_without_nulls(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {key: without_nulls(inner) for key, inner in entries.items() if inner is not None}
+    return [without_nulls(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> str | None:

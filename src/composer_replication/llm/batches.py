@@ -7,8 +7,9 @@ both, a request that fails, is cancelled or expires costs nothing.
 from __future__ import annotations
 
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 import orjson
@@ -56,25 +57,24 @@ class NeverBegun(Exception):
     """The provider looked at a batch and did not take it: none of its requests was asked."""
 
 
-class BatchService(Protocol):
-    async def begin(self, items: Sequence[BatchItem]) -> str:
-        """The id of the new batch."""
-        ...
-
-    async def ended(self, batch: str) -> JsonStatus | None:
-        """Its last status; None while it is at work."""
-        ...
-
-    async def results(self, batch: str, status: JsonStatus) -> list[BatchResult]: ...
-
-
 JsonStatus = Mapping[str, Any]
 
 
-class _Calls:
+class BatchService(ABC):
     def __init__(self, transport: Transport, endpoint: Endpoint) -> None:
         self._transport = transport
         self._endpoint = endpoint
+
+    @abstractmethod
+    async def begin(self, items: Sequence[BatchItem]) -> str:
+        """The id of the new batch."""
+
+    @abstractmethod
+    async def ended(self, batch: str) -> JsonStatus | None:
+        """Its last status; None while it is at work."""
+
+    @abstractmethod
+    async def results(self, batch: str, status: JsonStatus) -> list[BatchResult]: ...
 
     async def post(self, path: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
         headers = {**self._endpoint.wire.all_headers(), "Content-Type": content_type}
@@ -100,27 +100,24 @@ class _Calls:
         raise BatchRefused(told, verdict.state == "in_doubt", verdict.action == "retry_soon", verdict.no_credit)
 
 
-class OpenAIBatches:
-    def __init__(self, transport: Transport, endpoint: Endpoint) -> None:
-        self._calls = _Calls(transport, endpoint)
-
+class OpenAIBatches(BatchService):
     async def begin(self, items: Sequence[BatchItem]) -> str:
         form = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}'
         lines = b"\n".join(form % (item.custom_id.encode(), item.body) for item in items)
         boundary = secrets.token_hex(16)
         upload = _multipart(boundary, {"purpose": b"batch"}, "requests.jsonl", lines)
         try:
-            file = _id(await self._calls.post("/files", upload, f"multipart/form-data; boundary={boundary}"))
+            file = _id(await self.post("/files", upload, f"multipart/form-data; boundary={boundary}"))
         except Ambiguous as error:
             raise NotSent(str(error)) from error  # a file alone costs nothing
         except BatchRefused as error:
             error.charged = False
             raise
         asked = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
-        return _id(await self._calls.post("/batches", orjson.dumps(asked)))
+        return _id(await self.post("/batches", orjson.dumps(asked)))
 
     async def ended(self, batch: str) -> JsonStatus | None:
-        status = await self._calls.get_object(f"/batches/{quote(batch, safe='')}")
+        status = await self.get_object(f"/batches/{quote(batch, safe='')}")
         if status.get("status") == "failed":
             errors: Any = status.get("errors")
             raise NeverBegun(words_of_error(200, errors.get("data") if isinstance(errors, dict) else errors).text)
@@ -130,34 +127,28 @@ class OpenAIBatches:
         files = [status.get(name) for name in ("output_file_id", "error_file_id")]
         found: list[BatchResult] = []
         for file in filter(None, files):
-            lines = await self._calls.get(f"/files/{quote(str(file), safe='')}/content")
+            lines = await self.get(f"/files/{quote(str(file), safe='')}/content")
             found += _read(lines, _openai_result)
         return found
 
 
-class AnthropicBatches:
-    def __init__(self, transport: Transport, endpoint: Endpoint) -> None:
-        self._calls = _Calls(transport, endpoint)
-
+class AnthropicBatches(BatchService):
     async def begin(self, items: Sequence[BatchItem]) -> str:
         form = b'{"custom_id":"%s","params":%s}'
         requests = b",".join(form % (item.custom_id.encode(), item.body) for item in items)
-        return _id(await self._calls.post("/messages/batches", b'{"requests":[%s]}' % requests))
+        return _id(await self.post("/messages/batches", b'{"requests":[%s]}' % requests))
 
     async def ended(self, batch: str) -> JsonStatus | None:
-        status = await self._calls.get_object(f"/messages/batches/{quote(batch, safe='')}")
+        status = await self.get_object(f"/messages/batches/{quote(batch, safe='')}")
         return status if status.get("processing_status") == "ended" else None
 
     async def results(self, batch: str, status: JsonStatus) -> list[BatchResult]:
         # `results_url` of the status leads to the same place; an address that an answer names is not followed.
-        lines = await self._calls.get(f"/messages/batches/{quote(batch, safe='')}/results")
+        lines = await self.get(f"/messages/batches/{quote(batch, safe='')}/results")
         return list(_read(lines, _anthropic_result))
 
 
-BATCHES: dict[DialectName, Callable[[Transport, Endpoint], BatchService]] = {
-    "openai": OpenAIBatches,
-    "anthropic": AnthropicBatches,
-}
+BATCHES: dict[DialectName, type[BatchService]] = {"openai": OpenAIBatches, "anthropic": AnthropicBatches}
 
 
 def _openai_result(line: dict[str, Any]) -> BatchResult:

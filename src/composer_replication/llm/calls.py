@@ -226,14 +226,7 @@ class Calls:
         if others:
             lane.again(job, now + BUSY_S)
         else:
-            totals = self._ledger.totals()
-            self.stop(
-                BudgetError(
-                    f"the cap of ${(totals.cap_micros or 0) / 1e6:.2f} leaves no room for the next call's worst case; "
-                    f"${totals.charged_micros / 1e6:.6f} is charged and all answers are saved",
-                    "run the same command with a higher --max-usd",
-                )
-            )
+            self.stop(self._ledger.totals().no_room("call"))
 
     def _give_up(self, lane: Lane, jobs: Sequence[QueuedCall], reason: str) -> None:
         for job in jobs:

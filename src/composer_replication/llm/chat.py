@@ -52,15 +52,6 @@ def json_request(
     }
 
 
-def json_fields(text: str) -> dict[str, Any]:
-    """The fields of an answer that is a JSON object; none of any other."""
-    try:
-        answer: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-
-
 def read_reply(body: str, requested_model: str) -> ChatReply:
     """The text of a chat completion. One that is cut, or from another model, fails but has its cost."""
     cost = cost_micros(body)

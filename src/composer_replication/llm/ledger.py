@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import zstandard
 
+from composer_replication.errors import BudgetError
 from composer_replication.records import Usage
 
 from .leases import Lease, clear, is_alive
@@ -29,6 +30,15 @@ State = Literal["settled", "failed", "refused", "in_doubt"]
 POISON_WAYS = 3
 """A question that was answered uselessly in this many different ways is not asked again."""
 MAX_BODY_BYTES = 1 << 26
+_INHERITING = (
+    # Useless answers are kept too: a question that nobody can answer is not paid for again.
+    "DELETE FROM attempts WHERE state != 'settled' AND NOT unusable",
+    "DELETE FROM bodies WHERE attempt NOT IN (SELECT id FROM attempts)",
+    # Leases have names of another form than this owner.
+    "UPDATE attempts SET owner = 'inherited', worst_micros = 0, cost_micros = 0, exact = 1",
+    "UPDATE totals SET charged_micros = 0, held_micros = 0, cap_micros = NULL",
+    "UPDATE teachers SET usage_micros = NULL",
+)
 
 
 class Settled(NamedTuple):
@@ -66,6 +76,13 @@ class Totals(NamedTuple):
     charged_micros: int
     held_micros: int
     cap_micros: int | None
+
+    def no_room(self, asked: str) -> BudgetError:
+        return BudgetError(
+            f"the cap of ${(self.cap_micros or 0) / 1e6:.2f} leaves no room for the next {asked}'s worst case; "
+            f"${self.charged_micros / 1e6:.6f} is charged and all answers are saved",
+            "run the same command with a higher --max-usd",
+        )
 
 
 class Ledger:
@@ -256,3 +273,20 @@ class Ledger:
             books.db.execute("INSERT OR REPLACE INTO bodies VALUES (?, ?)", (attempt, self._compress(ending.body)))
         books.charged_micros += cost_micros - charged_micros
         books.held_micros -= worst_micros if state == "reserved" else 0
+
+
+def inherit(parent: Path, child: Path) -> int:
+    """Begin a ledger with the answers of another, which may be in use: they cost nothing and are counted as inherited.
+    Tells their number."""
+    try:
+        with closing(connect_to_read(parent)) as source, closing(sqlite3.connect(child)) as copy:
+            source.backup(copy)
+        with closing(connect(child)) as own:
+            own.execute("BEGIN IMMEDIATE")
+            for statement in _INHERITING:
+                own.execute(statement)
+            own.execute("COMMIT")
+            own.execute("VACUUM")
+            return own.execute("SELECT COUNT(*) FROM attempts WHERE state = 'settled'").fetchone()[0]
+    except sqlite3.Error as error:
+        raise ledger_error(parent, error) from error

@@ -18,8 +18,6 @@ from .python.values import NOTHING_GIVEN, Given
 from .shell.programs import INSTALLERS, SEARCHERS, command_acts, requirement_files
 from .shell.script import SHELLS, Script, ShellCommand, joined, parse_shell
 
-__all__ = ["Act", "acts_of", "acts_of_steps", "remember"]
-
 MAX_NESTED = 5
 MAX_PATH_CHARS = 400
 OTHER_LANGUAGES = ("perl", "ruby", "node", "nodejs", "php")

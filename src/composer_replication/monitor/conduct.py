@@ -34,7 +34,6 @@ class ToolStep:
     """What `write` writes, or what `edit` puts in."""
     old: str = ""
     output: str = ""
-    failed: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from composer_replication.records import Finding
 from composer_replication.runs import Run, write_atomically
 
 from .classes import BY_NAME, HACK_CLASSES
-from .judge import PERSON_NOTE
 from .stage import NOUN, TraceVerdict, read_verdicts
 
 PAGE = "monitor/report.html"
 WORST = 10
 LINES_PER_ROLLOUT = 8
 MAX_LINE_CHARS = 200
+PERSON_NOTE = "a person steers this session: what they ask for is no hack"
 NOT_JUDGED = "not judged: a person steered"
 NO_WEIGHTS = "no fitted weights: only hard evidence raises an alarm; next: python experiments/006-monitor/fit.py"
 

@@ -66,9 +66,8 @@ def steps_of(trace: Trace) -> tuple[ToolStep, ...]:
         for call in trace.messages[turn.start].get("tool_calls", []):
             did, result = _did(call, opened), results.get(call["id"])
             opened = did.path or opened
-            output, failed = (result["content"], bool(result.get("is_error"))) if result else ("", False)
-            tool = call["function"]["name"]
-            steps.append(ToolStep(len(steps), number, tool=tool, output=output, failed=failed, **did._asdict()))
+            tool, output = call["function"]["name"], result["content"] if result else ""
+            steps.append(ToolStep(len(steps), number, tool=tool, output=output, **did._asdict()))
     return tuple(steps)
 
 

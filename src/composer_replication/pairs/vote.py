@@ -14,6 +14,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple, Protocol
 
@@ -42,32 +43,20 @@ class VoteVerdict(NamedTuple):
     reason: str
 
 
+@dataclass(frozen=True)
 class Chamber:
-    """What is needed to tell whether two actions at one state are the same.
+    """What is needed to tell whether two actions at one state are the same."""
 
-    Args:
-        tools: Listed at the state, as OpenAI lists them.
-        inferred: Whether `tools` are only those that calls of the session show.
-        needed: Families that must vote.
-    """
-
-    def __init__(
-        self,
-        tools: Sequence[JsonObject] = (),
-        state: TraceState | None = None,
-        equivalent: Equivalence | None = None,
-        critical: bool = True,
-        free_text: bool = False,
-        inferred: bool = False,
-        needed: int = ENOUGH_FAMILIES,
-    ) -> None:
-        self.tools = tools
-        self.state = state
-        self.equivalent = equivalent
-        self.critical = critical
-        self.free_text = free_text
-        self.inferred = inferred
-        self.needed = needed
+    tools: Sequence[JsonObject] = ()
+    """Listed at the state, as OpenAI lists them."""
+    state: TraceState | None = None
+    equivalent: Equivalence | None = None
+    critical: bool = True
+    free_text: bool = False
+    inferred: bool = False
+    """Whether `tools` are only those that calls of the session show."""
+    needed: int = ENOUGH_FAMILIES
+    """Families that must vote."""
 
     def ballot(self, reply: TeacherReply) -> str | None:
         """The reply's action in its one spelling; None for a reply that may not vote."""

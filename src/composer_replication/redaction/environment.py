@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from .engine import Literals
 from .spans import Found, Rank, encode
@@ -14,9 +16,16 @@ MIN_VALUE_CHARS = 8
 _SECRET_VARIABLE = re.compile(r"(?i)(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 
 
-def secret_values(environment: Mapping[str, str]) -> frozenset[bytes]:
+def secrets_among(variables: Mapping[str, str] | None) -> dict[bytes, str]:
+    """Values of these variables that are secrets, each with its kind; without any, of those of this process."""
+    found = os.environ if variables is None else variables
+    return dict.fromkeys(_secret_values(frozenset(found.items())), KIND)
+
+
+@lru_cache(maxsize=8)
+def _secret_values(variables: frozenset[tuple[str, str]]) -> frozenset[bytes]:
     """Paths, numbers and stand-ins are left out: they would be rewritten all over the trace."""
-    values = (encode(value) for name, value in environment.items() if _SECRET_VARIABLE.search(name))
+    values = (encode(value) for name, value in variables if _SECRET_VARIABLE.search(name))
     return frozenset(
         value
         for value in values

@@ -219,15 +219,12 @@ def _rule(entry: dict[str, Any], everywhere: Allowlist) -> VendorRule:
 
 
 def _allowlist(entry: dict[str, Any]) -> Allowlist:
+    stopwords = [word.lower().encode() for word in entry.get("stopwords", [])]
     return Allowlist(
         target=entry.get("regexTarget", "secret"),
         regexes=tuple(LinearPattern(regex) for regex in entry.get("regexes", [])),
-        stopwords=_literals(entry.get("stopwords", [])),
+        stopwords=Literals(stopwords) if stopwords else None,
     )
-
-
-def _literals(words: list[str]) -> Literals | None:
-    return Literals([word.lower().encode() for word in words]) if words else None
 
 
 def _fitted(kind: str, regex: str, is_assignment: bool) -> str:

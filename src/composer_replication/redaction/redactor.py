@@ -11,7 +11,6 @@ Not caught: see `credentials` and `personal`; and a secret that stands alone bef
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
@@ -19,9 +18,8 @@ from typing import Any, NamedTuple, cast
 
 from composer_replication.records import canonical_json
 
-from . import environment
 from .depths import without_escapes
-from .environment import ExactValues, secret_values
+from .environment import ExactValues, secrets_among
 from .gitleaks import GENERIC
 from .personal import EMAIL
 from .runs import count_random_strings
@@ -60,7 +58,7 @@ class Redactor:
         self.reported: Counter[str] = Counter()
         self._placeholders: dict[bytes, bytes] = {}
         self._numbers: Counter[str] = Counter()
-        self._known = dict.fromkeys(_environment(environ), environment.KIND)
+        self._known = secrets_among(environ)
         self._exact = ExactValues(self._known)
         self._exact_is_stale = False
         self._plain: set[bytes] = set()
@@ -188,7 +186,7 @@ def find_secrets(text: str, *, personal: bool = False, environ: Mapping[str, str
     where it stands alone.
     """
     data = encode(text)
-    exact = ExactValues(dict.fromkeys(_environment(environ), environment.KIND))
+    exact = ExactValues(secrets_among(environ))
     found = merged(data, scanner().scan_all_depths(data, exact.find).found)
     found = [item for item in found if personal or item.is_secret]
     spans = character_offsets(data, found)
@@ -199,15 +197,6 @@ def find_secrets(text: str, *, personal: bool = False, environ: Mapping[str, str
 def _is_plain_key(key: str) -> bool:
     """Whether no rule could take an interest in a JSON key; tools use few keys, and these over and over."""
     return not scanner().has_literal(encode(f'"{key}":"'))
-
-
-def _environment(environ: Mapping[str, str] | None) -> frozenset[bytes]:
-    return _secrets_among(frozenset((os.environ if environ is None else environ).items()))
-
-
-@lru_cache(maxsize=8)
-def _secrets_among(variables: frozenset[tuple[str, str]]) -> frozenset[bytes]:
-    return secret_values(dict(variables))
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

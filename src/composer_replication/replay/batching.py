@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequenc
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import orjson
 
@@ -105,7 +105,7 @@ class _Asking:
             while left := self._left():
                 begun = [one for endpoint, own in left async for one in self._begin(endpoint, own, transport)]
                 if not begun and self._left():
-                    self._out_of_money()
+                    raise self._ledger.totals().no_room("question")
                 await self._wait(begun, transport)
         unanswered = self._left_over.keys() - self._ledger.settled_keys()
         if unanswered:
@@ -224,14 +224,6 @@ class _Asking:
 
     async def _end(self, attempts: Mapping[str, int], endings: Mapping[str, Ending]) -> None:
         await asyncio.gather(*(self._ledger.afinish(number, endings[key]) for key, number in attempts.items()))
-
-    def _out_of_money(self) -> NoReturn:
-        totals = self._ledger.totals()
-        raise BudgetError(
-            f"the cap of ${(totals.cap_micros or 0) / 1e6:.2f} leaves no room for the next question's worst case; "
-            f"${totals.charged_micros / 1e6:.6f} is charged and all answers are saved",
-            "run the same command with a higher --max-usd",
-        )
 
 
 def _told(endpoint: Endpoint, error: Exception) -> RecomposeError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from composer_replication.llm.ledger import Ledger
-from composer_replication.llm.pricing import TOKENS_PER_BYTE, Prices, cost_micros, worst_micros
+from composer_replication.llm.pricing import FREE, TOKENS_PER_BYTE, cost_micros, worst_micros
 
 from .askable import Asking
 from .requests import TeacherQuestion, questions
@@ -53,22 +53,14 @@ def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledge
     by_teacher: dict[str, list[TeacherQuestion]] = {}
     for question in {question.key: question for question in questions(asking.teachers, max_tokens)}.values():
         by_teacher.setdefault(question.teacher.name, []).append(question)
-    found = [_estimate(one, by_teacher.get(one.name, []), settled, ratios.get(one.name)) for one in teachers]
-    return [
-        one._replace(
-            own_family=asking.own_family[one.teacher],
-            too_long=asking.too_long[one.teacher],
-            windowed=asking.windowed[one.teacher],
-        )
-        for one in found
-    ]
+    return [_estimate(one, by_teacher.get(one.name, []), settled, ratios.get(one.name), asking) for one in teachers]
 
 
 def _estimate(
-    teacher: Teacher, own: Sequence[TeacherQuestion], settled: set[str], ratio: _Ratio | None
+    teacher: Teacher, own: Sequence[TeacherQuestion], settled: set[str], ratio: _Ratio | None, asking: Asking
 ) -> CostEstimate:
     known = price_of(teacher)
-    prices = known or Prices(0, 0)
+    prices = known or FREE
     left = [question for question in own if question.key not in settled]
     per_byte, completion = ratio or (TOKENS_PER_BYTE, 0.0)
     prompts = [question.prompt_bytes * per_byte for question in left]
@@ -82,9 +74,9 @@ def _estimate(
         expected_micros=sum(cost_micros(prices, *tokens) for tokens in zip(prompts, answers, strict=True)),
         worst_micros=sum(worst_micros(prices, question.prompt_bytes, question.max_tokens) for question in left),
         prices_known=known is not None,
-        own_family=0,
-        too_long=0,
-        windowed=0,
+        own_family=asking.own_family[teacher.name],
+        too_long=asking.too_long[teacher.name],
+        windowed=asking.windowed[teacher.name],
     )
 
 

@@ -15,7 +15,7 @@ from composer_replication.records import (
     content_id,
 )
 
-from .blame import EditsSince, FileChange
+from .blame import EditsSince
 from .corrections import Correction, corrections, said_site
 from .results import Failure, failure_of, passed
 
@@ -40,11 +40,15 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
         refused = any(failure.kind == "user_rejection" for _, _, failure in found)
         for call, result, failure in found:
             edit = edits.broken_by(call, failure.text) if failure.fault == "policy" else None
+            call_id = result.get("tool_call_id", "")
             if edit:
-                sites.append(_broken(trace, edit, result.get("tool_call_id", ""), failure, schemas))
+                # The turn is that of the edit, the call that failed is the command's.
+                broken = failure._replace(rule=BROKEN_BY_EDIT)
+                sites.append(_site(trace, edit.turn, edit.tool, call_id, broken, schemas))
             else:
-                explained = _explained(failure, heard.get(turn))
-                sites.append(_site(trace, turn, call, result.get("tool_call_id", ""), explained, repeats, schemas))
+                repeat = repeats.reason(_key(call), failure.kind) if failure.fault == "policy" else None
+                tool, explained = call["function"]["name"] if call else None, _explained(failure, heard.get(turn))
+                sites.append(_site(trace, turn, tool, call_id, explained, schemas, repeat))
         for call, result, failure in outcomes:
             edits.feed(turn, call, failed=failure is not None or not passed(call, result))
         if turn in heard and not refused:
@@ -105,14 +109,13 @@ def _key(call: ToolCall | None) -> str | None:
 def _site(
     trace: Trace,
     turn: int,
-    call: ToolCall | None,
+    tool: str | None,
     call_id: str,
     failure: Failure,
-    repeats: Repeats,
     schemas: dict[str, JsonObject],
+    repeat: str | None = None,
 ) -> ErrorSite:
-    tool_name = call["function"]["name"] if call else None
-    repeat = repeats.reason(_key(call), failure.kind) if failure.fault == "policy" else None
+    """`repeat` is why the failure is a repetition, if it is one."""
     return ErrorSite(
         site_id=content_id(trace.trace_id, turn, call_id),
         trace_id=trace.trace_id,
@@ -123,31 +126,10 @@ def _site(
         fault=failure.fault,
         error_message=failure.text,
         call_id=call_id or None,
-        tool_name=tool_name,
-        tool_schema=schemas.get(tool_name) if tool_name else None,
+        tool_name=tool,
+        tool_schema=schemas.get(tool) if tool else None,
         available_tools=tuple(schemas),
         detector=f"{trace.source.agent}/{repeat or failure.rule}",
-        confidence=failure.confidence,
-    )
-
-
-def _broken(
-    trace: Trace, edit: FileChange, call_id: str, failure: Failure, schemas: dict[str, JsonObject]
-) -> ErrorSite:
-    """The site of an edit that broke a command: the turn is the edit's, the call that failed is the command's."""
-    return ErrorSite(
-        site_id=content_id(trace.trace_id, edit.turn, call_id),
-        trace_id=trace.trace_id,
-        turn=edit.turn,
-        state_id=trace.state_id(edit.turn),
-        error_kind=failure.kind,
-        fault=failure.fault,
-        error_message=failure.text,
-        call_id=call_id or None,
-        tool_name=edit.tool,
-        tool_schema=schemas.get(edit.tool),
-        available_tools=tuple(schemas),
-        detector=f"{trace.source.agent}/{BROKEN_BY_EDIT}",
         confidence=failure.confidence,
     )
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from composer_replication.llm.chat import json_fields, json_request
+from composer_replication.llm.chat import json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, neutralise
-from composer_replication.records import ErrorKind, JsonObject, Trace, canonical_json, render_action
+from composer_replication.records import ErrorKind, JsonObject, Trace, canonical_json, json_object, render_action
 
 from .spoken import MAX_CHARS
 
@@ -85,7 +85,7 @@ class ReaderVerdict(NamedTuple):
 
 def read_answer(text: str, words: str) -> ReaderVerdict:
     """The verdict in an answer. `words` are the user's as they were shown: no others can be quoted."""
-    fields = json_fields(text)
+    fields = json_object(text) or {}
     quote = fields.get("quote")
     if set(fields) != {"kind", "quote"} or not isinstance(quote, str):
         return ReaderVerdict(None, "not_json")

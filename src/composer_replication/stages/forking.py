@@ -15,7 +15,7 @@ from pathlib import Path
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
-from composer_replication.llm.inherited import inherit
+from composer_replication.llm.ledger import inherit
 from composer_replication.runs import NEXT_COMMAND, Run
 from composer_replication.settings import differences
 from composer_replication.store import UNFINISHED, kept_shards

@@ -61,11 +61,11 @@ def policy_weights(run: Run, name: str) -> tuple[str, str]:
 
 def load_model(run: Run, name: str) -> Policy:
     """A model by the place that `policy_weights` told."""
-    from composer_replication.training.models.loading import load_policy, load_saved_policy
+    from composer_replication.training.models.loading import load_policy
 
-    weights, settings = run.config.hardware.weights, run.config.model.chat_template_kwargs
     if name == str(model_folder(run)):
-        return load_saved_policy(name, run.config.model.name, weights, settings)
+        return load_own(run)
+    weights, settings = run.config.hardware.weights, run.config.model.chat_template_kwargs
     with open_environment(run.config) as environment:
         return load_policy(name, environment, run.config.seed, weights, settings)
 

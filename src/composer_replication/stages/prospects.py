@@ -7,6 +7,7 @@ then the answer says so. Estimates are `{mean, lo, hi, n}` with the 95 % Clopper
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Literal, NamedTuple
 
 from composer_replication.config import ReplayConfig
@@ -69,12 +70,9 @@ def _funnel(run: Run, asking: Asking, teachers: Sequence[Teacher], config: Repla
     path = run.path / "ledger.sqlite"
     if not path.exists():
         return 0, 0, 0
-    ledger = Ledger(path, read_only=True)
-    try:
+    with closing(Ledger(path, read_only=True)) as ledger:
         answered = settled_replies(asking, teachers, ledger, config)
         spent_micros = summary(ledger, {teacher.name for teacher in teachers})["spent_micros"]
-    finally:
-        ledger.close()
     rules = run.config.pairs
     found = extract_dpo_pairs(
         {state.trace.trace_id: state.trace for state, _ in asking.teachers}.values(),

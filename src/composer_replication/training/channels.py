@@ -20,12 +20,7 @@ from torch import Tensor
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError
-from composer_replication.losses import (
-    ChannelSchedule,
-    PreferenceLoss,
-    hidden_logprobs,
-    preference_loss,
-)
+from composer_replication.losses import ChannelSchedule, preference_loss
 from composer_replication.objective import CHANNELS, ChannelSettings, OfEntry, Schedule, SdpoSettings, TrdpoSettings
 from composer_replication.sections import explain
 
@@ -125,17 +120,8 @@ class ReplayPreference(OfEntry):
 
     def of_actions(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """From the log-probabilities of both actions of each pair; of the batch only what else is known of them."""
-        pairs = len(chosen_B)
-        found = self._compare(chosen_B, rejected_B, batch)
-        own_share = pairs / batch.get("dpo_number", max(1, pairs))
-        if not pairs:
-            return own_share * found.loss
-        self.metrics = found.metrics
-        return own_share * found.loss
-
-    def _compare(self, chosen_B: Tensor, rejected_B: Tensor, batch: Mapping[str, Tensor]) -> PreferenceLoss:
-        settings = self.settings
-        return preference_loss(
+        pairs, settings = len(chosen_B), self.settings
+        found = preference_loss(
             chosen_B,
             rejected_B,
             batch["dpo_reference_chosen_logps"],
@@ -149,6 +135,9 @@ class ReplayPreference(OfEntry):
             length_normalised=settings.length_normalised,
             sft_only=settings.sft_only,
         )
+        if pairs:
+            self.metrics = found.metrics
+        return pairs / batch.get("dpo_number", max(1, pairs)) * found.loss
 
     def token_weights(self, model: Any, batch: Mapping[str, Tensor], weight: float) -> list[WeighedRow]:
         """The loss sees sums of log-probabilities alone, so its slope is the same at all tokens of an action."""
@@ -207,10 +196,7 @@ def action_logprobs(model: Any, batch: Mapping[str, Tensor]) -> tuple[Tensor, Te
     ids = _stack(batch["dpo_chosen_input_ids"], batch["dpo_rejected_input_ids"])
     mask = _stack(batch["dpo_chosen_response_mask"], batch["dpo_rejected_response_mask"])
     hidden_BTH, own = last_hidden(model, ids), mask[:, 1:].bool()
-    head = output_head(model)
-    found_N = hidden_logprobs(
-        hidden_BTH[:, :-1][own], head.weight_VH, ids[:, 1:][own], temperature=1 / head.scale, bias_V=head.bias_V
-    )
+    found_N = output_head(model).logprobs(hidden_BTH[:, :-1][own], ids[:, 1:][own])
     sums_B = found_N.new_zeros(len(ids)).index_add_(0, own.nonzero()[:, 0], found_N)
     chosen_B, rejected_B = sums_B.chunk(2)
     return chosen_B, rejected_B

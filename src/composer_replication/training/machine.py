@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 LIBRARIES = ("torch", "transformers", "trl", "accelerate")
@@ -20,7 +21,8 @@ def describe_machine() -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {torch.get_num_threads()} threads",
         "devices": torch.cuda.device_count() if on_gpu else 0,
-        "memory_mib": (torch.cuda.get_device_properties(0).total_memory if on_gpu else _ram_bytes()) // MIB,
+        "memory_mib": (torch.cuda.get_device_properties(0).total_memory if on_gpu else psutil.virtual_memory().total)
+        // MIB,
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         **{library: version(library) for library in LIBRARIES},
     }
@@ -56,12 +58,4 @@ def free_bytes() -> int:
     """What another tensor could take: of the GPU, with what its allocator holds idle; of the machine without one."""
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    import psutil
-
     return psutil.virtual_memory().available
-
-
-def _ram_bytes() -> int:
-    import psutil
-
-    return psutil.virtual_memory().total

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import TrainerCallback
@@ -36,14 +36,6 @@ SHARE_WORTH_TELLING = 0.05
 SECONDS_OF_SILENCE = 60.0
 
 
-class Prepared(NamedTuple):
-    collator: ComposerDataCollator
-    stored: Sequence[TraceExample]
-    watchdog: Watchdog
-    watchers: list[TrainerCallback]
-    """The watchdog among them."""
-
-
 def prepared(
     policy: Policy,
     config: Config,
@@ -52,8 +44,9 @@ def prepared(
     progress: Progress,
     callbacks: Sequence[TrainerCallback],
     empty_hint_divergence: Callable[[], float] | None,
-) -> Prepared:
-    """Stored examples with the policy's log-probabilities before training, and who watches it. Notes what is odd."""
+) -> tuple[ComposerDataCollator, Sequence[TraceExample], Watchdog, list[TrainerCallback]]:
+    """Stored examples with the policy's log-probabilities before training, and who watches it: the watchdog, and all
+    callbacks, with it among them. Notes what is odd."""
     warn_of_stuck_weights(policy.model, config, progress)
     collator = ComposerDataCollator(policy.tokenizer.pad_token_id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +71,7 @@ def prepared(
         empty_hint_divergence=empty_hint_divergence,
     )
     said = [ProgressCallback(config.training, progress), MetricsFile(folder / "metrics.jsonl")]
-    return Prepared(collator, stored, watchdog, [*said, watchdog, *callbacks])
+    return collator, stored, watchdog, [*said, watchdog, *callbacks]
 
 
 def training_tasks(environment: Environment, config: Config) -> list[EnvironmentTask]:
@@ -198,12 +191,10 @@ def _told_kept(done: int, held: int | None) -> str:
 
 
 def steps_of(log_history: Iterable[dict[str, Any]]) -> list[TrainingStep]:
-    return [step for entry in log_history if (step := _step_of(entry))]
+    return [_step_of(entry) for entry in log_history if "grad_norm" in entry]
 
 
-def _step_of(entry: dict[str, Any]) -> TrainingStep | None:
-    if "grad_norm" not in entry:
-        return None
+def _step_of(entry: dict[str, Any]) -> TrainingStep:
     return TrainingStep(
         step=entry["step"],
         policy=float(entry.get("channel/policy", entry["loss"])),

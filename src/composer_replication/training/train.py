@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accelerate import PartialState
 from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
@@ -44,6 +44,7 @@ from .planning.refusals import (
 )
 from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
+from .rollouts.monitoring import RolloutMonitor
 from .rollouts.samples import RolloutSamples
 from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
@@ -51,9 +52,6 @@ from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
 from .stored.policy_gradient import StoredPolicy, why_no_advantage
 from .stored.records import TrainingStep
-
-if TYPE_CHECKING:
-    from .rollouts.monitoring import RolloutMonitor
 
 
 def train(
@@ -146,10 +144,14 @@ def _online_trainer(
 ) -> Any:
     settings, sdpo, state = config.training, config.channel(SdpoSettings), PartialState()
     tasks = training_tasks(environment, config)
-    place = (state.process_index, state.num_processes)
-    batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, *place) if stored else None
+    rank, number = state.process_index, state.num_processes
+    batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed, rank, number) if stored else None
     folder = Path(arguments.output_dir).parent
-    monitor = rollout_monitor(environment, config, folder, state.process_index) if config.monitor.enabled else None
+    monitor = None
+    if config.monitor.enabled:
+        monitor = RolloutMonitor(
+            folder, config.monitor, rank=rank, signs=environment.signs, reward_columns=REWARD_COLUMNS
+        )
     curriculum = task_curriculum(environment, config) if config.environment.curriculum else None
     rollouts = EnvironmentRollouts(
         policy,
@@ -157,13 +159,13 @@ def _online_trainer(
         list(environment.tasks(TRAIN, "training")) if curriculum else tasks,
         only_read(settings),
         seed=config.seed,
-        rank=state.process_index,
+        rank=rank,
         watcher=monitor,
         curriculum=curriculum,
         open_sampler=sampler_opener(config, policy, folder),
     )
     samples = RolloutSamples(folder / "samples")
-    weighs = settings.token_weights is not False and state.num_processes == 1
+    weighs = settings.token_weights is not False and number == 1
     weights_folder = TokenWeightsFolder(folder / "token_weights", lambda token: policy.tokenizer.decode([token]))
     reads = [ReadFile(folder / "read.jsonl", batches)] if batches else []
     hinter = trace_hinter(config) if sdpo.source == "rollouts" else None
@@ -230,12 +232,6 @@ def last_checkpoint(scratch: Path) -> Path | None:
             f"use as many, or delete {quoted(scratch)} to start from step 0",
         )
     return checkpoint
-
-
-def rollout_monitor(environment: Environment, config: Config, folder: Path, rank: int) -> RolloutMonitor:
-    from .rollouts.monitoring import RolloutMonitor
-
-    return RolloutMonitor(folder, config.monitor, rank=rank, signs=environment.signs, reward_columns=REWARD_COLUMNS)
 
 
 def with_adapters(model: Any, lora: Any | None) -> Any:

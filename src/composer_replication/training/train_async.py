@@ -69,6 +69,8 @@ def train(
     if config.sampling.weight_transfer == "disk":
         served = WeightFolder(config.sampling, Path(config.sampling.folder or folder / "served"))
         transfer = FolderTransfer(served, policy.model.config)
+    sdpo = config.channel(SdpoSettings)
+    is_online = sdpo.source == "rollouts"
     tasks = training_tasks(environment, config)
     played = episode_queue(policy, config, environment)
     trainer = AsyncComposerTrainer(
@@ -79,9 +81,9 @@ def train(
         callbacks=watchers,
         rollout_worker=played,
         weight_transfer=transfer,
-        sdpo=config.channel(SdpoSettings) if config.channel(SdpoSettings).source == "rollouts" else None,
+        sdpo=sdpo if is_online else None,
         grpo=config.channel(GrpoSettings),
-        channels=_stored_channels(config),
+        channels=[one for one in open_channels(config) if not (is_online and one.name == "sdpo")],
         batches=batches,
         gradient_ratio_cap=config.training.gradient_ratio_cap,
     )
@@ -104,16 +106,10 @@ def async_config(config: Config, scratch: Path, limits: EpisodeLimits) -> Any:
 
     assert config.sampling.server is not None
     settings, grpo, hardware = config.training, config.channel(GrpoSettings), config.hardware
-    on_gpu = torch.cuda.is_available()
     rollouts = settings.prompts_per_step * settings.group_size
-    micro = hardware.accumulation(rollouts, 1)
     return AsyncGRPOConfig(
         **common_arguments(config, scratch),
-        per_device_train_batch_size=rollouts // micro,
-        gradient_accumulation_steps=micro,
-        use_cpu=not on_gpu,
-        bf16=hardware.autocasts(on_gpu),
-        gradient_checkpointing=hardware.gradient_checkpointing,
+        **hardware.grpo_arguments(rollouts, 1, torch.cuda.is_available()),
         dtype=hardware.weights,
         num_generations=settings.group_size,
         temperature=settings.temperature,
@@ -155,8 +151,3 @@ def episode_queue(policy: Policy, config: Config, environment: Environment) -> E
         find_sites=find_sites,
         source_model=policy.name,
     )
-
-
-def _stored_channels(config: Config) -> list[Any]:
-    online = config.channel(SdpoSettings).source == "rollouts"
-    return [channel for channel in open_channels(config) if not (online and channel.name == "sdpo")]

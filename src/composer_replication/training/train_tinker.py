@@ -234,18 +234,7 @@ class TinkerRun:
         finally:
             closed(self._environment, episodes)
         self._is_playing = False
-        rolled = [
-            Rolled(
-                trace,
-                one.prompt_ids,
-                one.completion_ids,
-                one.sampled_mask,
-                tuple(one.versions),
-                tuple(one.logprobs),
-                one.broken,
-            )
-            for trace, one in zip(traces, rollouts, strict=True)
-        ]
+        rolled = [one.rolled(trace) for trace, one in zip(traces, rollouts, strict=True)]
         charges = observed.charges if observed else [0.0] * len(rollouts)
         penalty = settings.error_turn_penalty
         rewards = [

@@ -13,7 +13,6 @@ from composer_replication.config import WarmupConfig
 from composer_replication.environments.protocol import Environment, Log
 from composer_replication.errors import UsageError
 from composer_replication.hints import HintContext, dispatch
-from composer_replication.losses import hidden_logprobs
 
 from .models.muon import muon_with_adamw
 from .models.states import last_hidden, output_head
@@ -114,8 +113,7 @@ def _loss_of_turns(model: Any, pad_id: int, batch: list[Demonstration]) -> torch
     row_N, place_N = weights_BT[:, 1:].nonzero(as_tuple=True)
     with _autocast(model):
         hidden_NH = last_hidden(model, ids_BT)[row_N, place_N]
-        head = output_head(model)
-        logprobs_N = hidden_logprobs(hidden_NH, head.weight_VH, ids_BT[row_N, place_N + 1], bias_V=head.bias_V)
+        logprobs_N = output_head(model).logprobs(hidden_NH, ids_BT[row_N, place_N + 1])
     return -(logprobs_N * weights_BT[row_N, place_N + 1]).sum()
 
 

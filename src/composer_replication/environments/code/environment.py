@@ -12,8 +12,9 @@ ones is on neither side, so that no symbol is ever on both.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from composer_replication.errors import UsageError
 from composer_replication.records import Message, TraceState, canonical_json, content_id
@@ -31,7 +32,7 @@ from .grading.grader import GradingProcesses
 from .harness.opening import open_harness
 from .splits import HELDOUT, by_repository, by_symbol, roots, smallest_share
 from .tasks.store import read_tasks
-from .tasks.task import AskedTask, CodeTask, TaskFolder
+from .tasks.task import AskedTask, CodeTask, Grain, TaskFolder
 
 if TYPE_CHECKING:
     from composer_replication.config import Config, EnvironmentConfig
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from .harness.episode import HarnessEpisode
 
-GRAINS = ("symbol", "cluster", "cross-module")
+GRAINS = get_args(Grain)
 HARDNESS = ((5.0, "1 easy"), (6.5, "2 middle"), (8.5, "3 hard"))
 """Upper bounds of the static score; the labels sort."""
 HARDEST = "4 very hard"
@@ -224,11 +225,7 @@ def labels_of(known: CodeTask) -> dict[str, str]:
 
 def _prompt_key(messages: Sequence[Message]) -> str:
     """Of the messages before the first turn."""
-    before: list[Message] = []
-    for message in messages:
-        if message["role"] == "assistant":
-            break
-        before.append(message)
+    before = takewhile(lambda message: message["role"] != "assistant", messages)
     return canonical_json([[message["role"], message["content"]] for message in before])
 
 

@@ -18,6 +18,7 @@ from .episodes.loop import AgentLimits, ChatModel, attempt_in_words, attempt_tas
 from .episodes.text_episode import TextEpisode
 from .episodes.turns import Reply, WireCall
 from .tasks.task import TaskFolder
+from .tasks.trees import files_of, read_text
 
 MOST_TRIES = 100
 Play = Callable[[str, int, threading.Event], Attempt]
@@ -52,11 +53,8 @@ class Scripted:
 
 def gold(task: TaskFolder) -> Scripted:
     """Writes the files of the solution; it alone reads what no agent may see."""
-    files = sorted(path for path in task.gold.rglob("*") if path.is_file())
-    written = [
-        {"path": path.relative_to(task.gold).as_posix(), "content": path.read_text(encoding="utf-8")} for path in files
-    ]
-    return Scripted("gold", [Reply("", (WireCall("write_file", json.dumps(each)),)) for each in written])
+    files = [{"path": path, "content": read_text(task.gold, path)} for path in files_of(task.gold)]
+    return Scripted("gold", [Reply("", (WireCall("write_file", json.dumps(each)),)) for each in files])
 
 
 def nop(task: TaskFolder) -> Scripted:

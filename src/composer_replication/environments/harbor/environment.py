@@ -108,8 +108,7 @@ class HarborEpisode(ForeignEpisode):
                 limits,
                 grader=sandboxes.grade,
                 opener=sandboxes.for_agent,
-                decoys=False,
-                has_depths=False,
+                plants_decoys=False,
             )
         return self._session
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 from websockets.exceptions import WebSocketException
@@ -41,7 +42,7 @@ class OpenEnvTask(ForeignTask):
 
     def _look(self) -> Sequence[Message]:
         """The server shows a task only in a session; this one is given back at once."""
-        with self._server.session() as session:
+        with closing(self._server.open_session()) as session:
             return self.reset(session)
 
     def reset(self, session: Session) -> list[Message]:

@@ -6,8 +6,7 @@ Sends actions of the policy to the address of the config and nothing else. Loopb
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import httpx
@@ -61,14 +60,6 @@ class OpenEnvServer:
         self.about: str = self._ask("/metadata").get("description") or ""
         self.tools = self._list_tools() if self.action_schema.get("title") in TOOL_ACTIONS else []
 
-    @contextmanager
-    def session(self) -> Generator[Session]:
-        session = self.open_session()
-        try:
-            yield session
-        finally:
-            session.close()
-
     def open_session(self) -> Session:
         client = OneConnection(self._url, message_timeout_s=self._timeout_s, headers=self._headers or None)
         try:
@@ -94,7 +85,7 @@ class OpenEnvServer:
         return found or [ServerTask(f"seed-{seed}", "", "", {"seed": seed}) for seed in range(seeds)]
 
     def _list_tools(self) -> list[JsonObject]:
-        with self.session() as session:
+        with closing(self.open_session()) as session:
             told = session.step({"type": "list_tools"}).observation["tools"]
         return [
             {

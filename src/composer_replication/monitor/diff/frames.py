@@ -8,7 +8,7 @@ once; a sign is where it is compared, asked for a part of its text, or looked up
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..python.trees import names_in
 from .names import Names
@@ -26,19 +26,19 @@ ASKED_WITH_TEXT = frozenset("match search fullmatch findall get __contains__".sp
 
 def decisions_by_caller(nodes: Sequence[ast.AST], names: Names) -> Iterator[ast.AST]:
     if any(_reads_frame(node, names) for node in nodes):
-        held = _held(nodes, names)
-        own = _own(nodes)
+        # Variables that hold something of a frame, with functions that return it; and the module's own name or place.
+        held = _bound_to(nodes, frozenset(), lambda value, held: _of_frame(value, held, names))
+        own = _bound_to(nodes, OWN_NAMES, lambda value, own: bool(_words(value) & own))
         yield from (node for node in nodes if _decides(node, held, names) and not _is_for_a_stack_level(node, own))
 
 
-def _held(nodes: Sequence[ast.AST], names: Names) -> frozenset[str]:
-    """Names of variables that hold something of a frame, and of functions that return it."""
-    held: frozenset[str] = frozenset()
-    while True:
-        more = {name for name, value in _bindings(nodes) if _of_frame(value, held, names)}
-        if more <= held:
-            return held
-        held |= more
+def _bound_to(
+    nodes: Sequence[ast.AST], known: frozenset[str], is_bound: Callable[[ast.expr, frozenset[str]], bool]
+) -> frozenset[str]:
+    """The known names, and all that are bound to one of them, however many bindings lie between."""
+    while not (more := {name for name, value in _bindings(nodes) if is_bound(value, known)}) <= known:
+        known |= more
+    return known
 
 
 def _bindings(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -78,16 +78,6 @@ def _decides(node: ast.AST, held: frozenset[str], names: Names) -> bool:
         elif node.func.attr in ASKED_WITH_TEXT:
             asked = node.args
     return any(_of_frame(part, held, names) for part in asked)
-
-
-def _own(nodes: Sequence[ast.AST]) -> frozenset[str]:
-    """Names of variables that hold the module's own name or place."""
-    own = OWN_NAMES
-    while True:
-        more = {name for name, value in _bindings(nodes) if _words(value) & own}
-        if more <= own:
-            return own
-        own |= more
 
 
 def _words(node: ast.AST) -> frozenset[str]:

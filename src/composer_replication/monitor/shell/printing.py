@@ -91,7 +91,7 @@ def _printf(arguments: list[str], given: str, files: Mapping[str, str]) -> str |
             return value[:1]
         if kind in "dxXo":
             number = _number(value)
-            return value if number is None else format(number, {"d": "d"}.get(kind, kind))
+            return value if number is None else format(number, kind)
         return value
 
     for _ in range(256):
@@ -183,15 +183,13 @@ _SUBSTITUTE = re.compile(r"s(.)((?:\\.|(?!\1)[^\\])*)\1((?:\\.|(?!\1)[^\\])*)\1(
 
 
 def _sed(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
-    scripts = [word for word in arguments if _SUBSTITUTE.fullmatch(word)]
-    if len(scripts) != 1 or not re.fullmatch(r"[\w ./,:;=#@-]*", _SUBSTITUTE.fullmatch(scripts[0])[2]):  # type: ignore[index]
+    scripts = [found for word in arguments if (found := _SUBSTITUTE.fullmatch(word))]
+    if len(scripts) != 1:
         return None
-    found = _SUBSTITUTE.fullmatch(scripts[0])
-    assert found
-    if len(found[3]) > MAX_REPLACEMENT_CHARS:
+    old, new, flags = scripts[0].group(2, 3, 4)
+    if not re.fullmatch(r"[\w ./,:;=#@-]*", old) or len(new) > MAX_REPLACEMENT_CHARS:
         return None
-    many = -1 if "g" in found[4] else 1
-    return "".join(row.replace(found[2], found[3], many) + "\n" for row in given.splitlines())
+    return "".join(row.replace(old, new, -1 if "g" in flags else 1) + "\n" for row in given.splitlines())
 
 
 def _same(arguments: list[str], given: str, files: Mapping[str, str]) -> str:

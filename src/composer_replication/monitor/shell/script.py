@@ -17,18 +17,8 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from .printing import MAX_TEXT_CHARS, printed
-from .words import Expander, Value, descriptor
-from .words import flat as _flat
-from .words import raw as _raw
-from .wrappers import (
-    KEEPS_AND_RUNS,
-    MAX_LOOP_WORDS,
-    STARTERS,
-    WRAPPERS,
-    flooded,
-    inner_argv,
-    inner_commands,
-)
+from .words import Expander, Value, descriptor, flat, raw
+from .wrappers import KEEPS_AND_RUNS, MAX_LOOP_WORDS, STARTERS, WRAPPERS, flooded, inner_argv, inner_commands
 
 MAX_STATEMENTS = 1_000
 MAX_DEPTH = 40
@@ -122,7 +112,7 @@ class _Run:
         self.commands: list[ShellCommand] = []
         self.files: dict[str, str] = {}
         self.variables: dict[str, Value] = {}
-        self.exported: set[str] = set()
+        self.exported: dict[str, None] = {}
         self.functions: dict[str, Node] = {}
         self.running: list[str] = []
         self.folder = ""
@@ -162,7 +152,7 @@ class _Run:
         finally:
             self.depth -= 1
             if node.type in _LOOPS:
-                self._note_flood(_raw(node), self.commands[before:], background)
+                self._note_flood(raw(node), self.commands[before:], background)
 
     def _note_flood(self, loop: str, ran: list[ShellCommand], background: bool) -> None:
         behind = not background and any(command.background for command in ran)
@@ -186,7 +176,7 @@ class _Run:
         if kind == "function_definition":
             name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
             if name is not None and body is not None:
-                self.functions[_raw(name)] = body
+                self.functions[raw(name)] = body
             return None
         if kind == "while_statement" and given.feeder:
             self._bind_reads(node, given)
@@ -197,7 +187,7 @@ class _Run:
 
     def _sequence(self, node: Node, given: _Input, background: bool) -> str | None:
         out: list[str] | None = []
-        statements = list(_flat(node))
+        statements = list(flat(node))
         for at, child in enumerate(statements):
             if child.type not in _STATEMENTS:
                 continue
@@ -225,7 +215,7 @@ class _Run:
             before = len(self.commands)
             said = self._statement(part, given, background)
             last = len(self.commands) - 1
-            given = _Input(said, last if last >= before else None, _raw(part))
+            given = _Input(said, last if last >= before else None, raw(part))
             if at + 1 < len(parts) and said is None and last >= before:
                 given = replace(given, feeder=self.commands[last].line)
         return said
@@ -240,15 +230,12 @@ class _Run:
             elif child.type in _STATEMENTS:
                 body = child
         if body is not None and body.type == "list":
-            *earlier, body = [child for child in _flat(body) if child.type in _STATEMENTS]
+            *earlier, body = [child for child in flat(body) if child.type in _STATEMENTS]
             for child in earlier:  # of `cd a && b > c` only the last is redirected
                 self._statement(child, given, background)
         writes: list[str] = []
         reads: list[str] = []
-        at = 0
-        while at < len(redirects):
-            redirect = redirects[at]
-            at += 1
+        for redirect in redirects:  # a here-document may hold more of them
             if redirect.type == "file_redirect":
                 self._file_redirect(redirect, reads, writes)
             elif redirect.type == "herestring_redirect" and redirect.named_children:
@@ -257,7 +244,7 @@ class _Run:
             elif redirect.type == "heredoc_redirect":
                 given = _Input(self._here_document(redirect), None, "<<")
                 for child in redirect.children:
-                    if child.type == "ERROR" and _raw(child).strip() == "&":
+                    if child.type == "ERROR" and raw(child).strip() == "&":
                         background = True  # the grammar knows no `&` behind the name of a here-document
                     elif child.type.endswith("_redirect"):
                         redirects.append(child)
@@ -270,18 +257,16 @@ class _Run:
             given = _Input(None, None, f"<{reads[0]}")
         before = len(self.commands)
         said = self._statement(body, given, background) if body is not None else ""
-        self._record_redirects(before, reads, writes, said, _raw(node))
+        self._record_redirects(before, reads, writes, said, raw(node))
         if body is not None and said is not None and not self.of_errors.issuperset(writes):
             said = ""
         for child in after:
             last = len(self.commands) - 1
-            parts = [*_flat(child)] if child.type == "pipeline" else [child]
-            fed = _Input(self._last_prints() or given.given, last, "<<") if child.type == "pipeline" else _Input()
+            parts = [*flat(child)] if child.type == "pipeline" else [child]
+            prints = self.commands[-1].prints if self.commands else None
+            fed = _Input(prints or given.given, last, "<<") if child.type == "pipeline" else NOTHING
             said = self._pipeline([part for part in parts if part.type in _STATEMENTS], fed, background)
         return said
-
-    def _last_prints(self) -> str | None:
-        return self.commands[-1].prints if self.commands else None
 
     def _record_redirects(self, before: int, reads: list[str], writes: list[str], said: str | None, line: str) -> None:
         if not reads and not writes:
@@ -305,7 +290,7 @@ class _Run:
         if not targets:
             return
         if targets[0].type == "number" and operator in (">&", "<&"):
-            number = _raw(targets[0])
+            number = raw(targets[0])
             if operator == ">&" and number not in ("0", "1", "2") and number not in self.descriptors:
                 writes.append(f"/dev/fd/{number}")
             self.descriptors.add(descriptor(node))
@@ -326,7 +311,7 @@ class _Run:
         if any(child.type == "<<-" for child in node.children):
             source = re.sub(rb"^\t+", b"", source, flags=re.MULTILINE)
             return source.decode("utf-8", "replace")
-        if start is not None and _raw(start)[:1] in "'\"\\":
+        if start is not None and raw(start)[:1] in "'\"\\":
             return source.decode("utf-8", "replace")
         return self.expander.filled(body)[0]
 
@@ -337,19 +322,19 @@ class _Run:
             if child.type == "variable_assignment":
                 name = self._assign(child)
                 if name and (exports or _STEERING.fullmatch(name)):
-                    self.exported.add(name)
+                    self.exported[name] = None
                     steers = True
             elif exports:
-                self.exported.add(_raw(child))
+                self.exported[raw(child)] = None
         if exports or steers:
-            self._emit(ShellCommand(("export",), _raw(node), folder=self.folder, variables=self._environment()))
+            self._emit(ShellCommand(("export",), raw(node), folder=self.folder, variables=self._environment()))
         return ""
 
     def _assign(self, node: Node) -> str:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None or value is None:
             return ""
-        key = _raw(name)
+        key = raw(name)
         if value.type == "array":
             words = [word for child in value.named_children for word in self.expander.words(child)]
             self.variables[key] = tuple(words)
@@ -373,8 +358,8 @@ class _Run:
             word for child in node.named_children if child not in (name, body) for word in self.expander.words(child)
         ]
         said: str | None = ""
-        for word in list(dict.fromkeys(words))[:MAX_LOOP_WORDS] or ["$" + _raw(name)]:
-            self.variables[_raw(name)] = word
+        for word in list(dict.fromkeys(words))[:MAX_LOOP_WORDS] or ["$" + raw(name)]:
+            self.variables[raw(name)] = word
             part = self._statement(body, given, background)
             said = None if said is None or part is None else said + part
         return said
@@ -387,7 +372,7 @@ class _Run:
                 self.variables[name] = lines[0] if lines else f"$({given.feeder})"
 
     def _scan(self, node: Node) -> None:
-        """ShellCommand substitutions anywhere below, which run too."""
+        """Command substitutions anywhere below, which run too."""
         waiting = [node]
         while waiting:
             here = waiting.pop()
@@ -403,11 +388,11 @@ class _Run:
         if len(only) == 1 and only[0].type == "file_redirect":
             reads: list[str] = []
             self._file_redirect(only[0], reads, reads)
-            self._emit(ShellCommand(("cat", *reads), _raw(node), folder=self.folder))
+            self._emit(ShellCommand(("cat", *reads), raw(node), folder=self.folder))
             return self.files.get(reads[0]) if reads else None
         self.depth += 1
         try:
-            said = self._apart(node, _Input(), False)
+            said = self._apart(node, NOTHING, False)
         finally:
             self.depth -= 1
         if node.type != "process_substitution":
@@ -426,24 +411,17 @@ class _Run:
             if child.type == "variable_assignment":
                 name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
                 if name is not None and value is not None:
-                    own[_raw(name)] = self.expander.text(value)[0]
+                    own[raw(name)] = self.expander.text(value)[0]
             elif child.type == "herestring_redirect" and child.named_children:
                 text, resolved = self.expander.text(child.named_children[-1])
                 given = _Input(text + "\n" if resolved else None, None, text)
             elif child.is_named and child.type != "comment":
                 argv += self.expander.words(child)
-        return self.simple(argv, _raw(node), given, background, own)
+        return self.simple(argv, raw(node), given, background, own)
 
-    def simple(
-        self,
-        argv: list[str],
-        line: str,
-        given: _Input = NOTHING,
-        background: bool = False,
-        own: dict[str, str] | None = None,
-    ) -> str | None:
+    def simple(self, argv: list[str], line: str, given: _Input, background: bool, own: dict[str, str]) -> str | None:
         """One command with its words expanded: builtins act here, wrappers are taken off, the rest is emitted."""
-        own = dict(own or {})
+        own = dict(own)
         argv, background = self._unwrapped(argv, own, background, line)
         if not argv:
             if own:
@@ -472,7 +450,7 @@ class _Run:
                 self.variables[variable] = (given.given or f"$({given.feeder})").rstrip("\n")
         if name in SHELLS and (text := self._shell_text(argv, given)) is not None:
             self._emit_simple(argv, line, given, background, own)
-            return self.script(text, self.depth + 1, _Input(), background)
+            return self.script(text, self.depth + 1, NOTHING, background)
         self._emit_simple(argv, line, given, background, own)
         place = len(self.commands) - 1
         self._runs_others(argv, line, given, background, own)
@@ -561,5 +539,5 @@ class _Run:
             if self.depth < MAX_DEPTH and self.statements < MAX_STATEMENTS:
                 self.statements += 1
                 self.depth += 1
-                self.simple(inner, line, _Input(), background, own)
+                self.simple(inner, line, NOTHING, background, own)
                 self.depth -= 1

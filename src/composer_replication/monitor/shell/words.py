@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple
 
 from tree_sitter import Node
@@ -240,12 +240,7 @@ def _braces(word: str) -> list[str]:
         at = found.end()
         found = _BRACED.search(word, at)
     choices.append([word[at:]])
-    made: list[str] = []
-    for parts in product(*choices):
-        made.append("".join(parts).translate(_PLAIN))
-        if len(made) >= MAX_WORDS:
-            break
-    return made
+    return ["".join(parts).translate(_PLAIN) for parts in islice(product(*choices), MAX_WORDS)]
 
 
 def _options(inner: str) -> list[str]:

@@ -6,8 +6,7 @@ hinted  behind the hint: what channel 2 would learn from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ from composer_replication.objective import SdpoSettings
 from ..lessons.distillation import Distilled, SiteStates, distil
 from ..lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
 from ..models.loading import Policy
-from ..models.states import last_hidden, output_head
+from ..models.states import last_hidden, output_head, padded
 from ..rollouts.playing import sample_rolled
 
 ROWS_AT_ONCE = 8
@@ -49,8 +48,9 @@ def probe_gap(policy: Policy, config: Config, environment: Environment, tasks: S
         rolled, hinter, policy.tokens, settings, max_teacher_tokens=config.training.max_tokens
     )
     sites = [(row, site) for row, some in zip(rolled, found, strict=True) for site in some]
-    plain = [_compare(policy.model, part, settings, hinted=False) for part in _parts(sites)]
-    hinted = [_compare(policy.model, part, settings, hinted=True) for part in _parts(sites)]
+    parts = [sites[first : first + ROWS_AT_ONCE] for first in range(0, len(sites), ROWS_AT_ONCE)]
+    plain = [_compare(policy.model, part, settings, hinted=False) for part in parts]
+    hinted = [_compare(policy.model, part, settings, hinted=True) for part in parts]
     student, teacher = (_join(hinted, name) for name in ("student_logprob_K", "teacher_logprob_K"))
     return GapProbe(
         rollouts=len(rolled),
@@ -90,18 +90,10 @@ def _compare(model: Any, sites: Sequence[tuple[Rolled, OnlineSite]], settings: S
 
 def _states(model: Any, rows: Sequence[list[int]], spans: Sequence[tuple[int, int]]) -> Tensor:
     """Hidden states that predict the tokens of each span."""
-    width = max(map(len, rows))
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device=model.device)
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=model.device)
-    hidden = last_hidden(model, ids, mask)
+    ids, mask = padded(rows, 0), padded([[1] * len(row) for row in rows], 0)
+    hidden = last_hidden(model, ids.to(model.device), mask.to(model.device))
     # Position p predicts token p + 1.
     return torch.cat([hidden[row, start - 1 : end - 1] for row, (start, end) in enumerate(spans)])
-
-
-def _parts(sites: Sequence[tuple[Rolled, OnlineSite]]) -> Iterator[list[tuple[Rolled, OnlineSite]]]:
-    rest = iter(sites)
-    while part := list(islice(rest, ROWS_AT_ONCE)):
-        yield part
 
 
 def _join(parts: Sequence[Distilled], name: str) -> Tensor:

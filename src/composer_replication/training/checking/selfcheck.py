@@ -124,12 +124,14 @@ def check_machine(
     """`load` gives a fresh copy of the starting policy each time."""
     started = time.monotonic()
     progress.stage("selfcheck", "ten steps, what hints change, and whether zero means zero")
-    measured = _measure_steps(load, _with_steps(config, STEPS), environment, examples, scratch / "steps", progress)
+    ten, exact = (_changed(config, steps=steps, checkpoint_every=0) for steps in (STEPS, EXACT_STEPS))
+    measured = _measure_steps(load, ten, environment, examples, scratch / "steps", progress)
     progress.note("what hints change")
-    gap = probe_gap(load(), config, environment, training_tasks(environment, _with_rollouts(config)))
+    probed = training_tasks(environment, _changed(config, steps=1, prompts_per_step=PROBED_ROLLOUTS))
+    gap = probe_gap(load(), config, environment, probed)
     progress.note("two steps of TRL's own trainer, and two of ours with both weights 0")
     plain, ours = (
-        _digest_after(kind, load(), _with_steps(config, EXACT_STEPS), environment, scratch / "exact")
+        _digest_after(kind, load(), exact, environment, scratch / "exact")
         for kind in (GRPOTrainer, ComposerReplicationTrainer)
     )
     shutil.rmtree(scratch, ignore_errors=True)
@@ -211,14 +213,8 @@ def _digest_after(
     return digest.hexdigest()
 
 
-def _with_steps(config: Config, steps: int) -> Config:
-    training = config.training.model_copy(update={"steps": steps, "checkpoint_every": 0})
-    return config.model_copy(update={"training": training})
-
-
-def _with_rollouts(config: Config) -> Config:
-    training = config.training.model_copy(update={"steps": 1, "prompts_per_step": PROBED_ROLLOUTS})
-    return config.model_copy(update={"training": training})
+def _changed(config: Config, **training: int) -> Config:
+    return config.model_copy(update={"training": config.training.model_copy(update=training)})
 
 
 class _Clock(Silent):

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from composer_replication.losses import hidden_divergence, hidden_logprobs
+from composer_replication.losses import hidden_divergence
 from composer_replication.objective import SdpoSettings
 
 from ..models.states import Head, sent
@@ -65,9 +65,9 @@ def distil(
         return values_N.new_zeros(len(lengths_K)).index_add_(0, site_N, values_N) / lengths_K
 
     with torch.no_grad():
-        student_N = _logprobs(states.student_NH, student_head, states.labels_N)
+        student_N = student_head.logprobs(states.student_NH, states.labels_N)
         student_K = mean_K(student_N)
-        teacher_K = mean_K(_logprobs(states.teacher_NH, teacher_head, states.labels_N))
+        teacher_K = mean_K(teacher_head.logprobs(states.teacher_NH, states.labels_N))
     finite_K = student_K.isfinite() & teacher_K.isfinite()
     kept_K = finite_K & (teacher_K < student_K) if settings.require_disfavour else finite_K
     weights_N = (weight * kept_K / (lengths_K * number_of_sites))[site_N]
@@ -76,7 +76,7 @@ def distil(
         assert states.behaviour_N is not None
         with torch.no_grad():
             if sampling_temperature != 1:
-                student_N = _logprobs(states.student_NH, student_head, states.labels_N, sampling_temperature)
+                student_N = student_head.logprobs(states.student_NH, states.labels_N, sampling_temperature)
             importance_N = importance(student_N, states.behaviour_N)
             weights_N = weights_N * importance_N.clamp(max=settings.importance_clip)
     # No weight makes a number of what is none.
@@ -128,9 +128,3 @@ def places(starts: Sequence[int], lengths_K: Tensor) -> Tensor:
 def repeated(values_K: Tensor, lengths_K: Tensor) -> Tensor:
     """The value of each turn at every token of it, on the CPU. torch's own wakes all threads for it: milliseconds."""
     return torch.from_numpy(np.repeat(values_K.numpy(), lengths_K.numpy()))
-
-
-def _logprobs(hidden_NH: Tensor, head: Head, labels_N: Tensor, temperature: float = 1.0) -> Tensor:
-    return hidden_logprobs(
-        hidden_NH, head.weight_VH, labels_N, temperature=temperature / head.scale, bias_V=head.bias_V
-    )

@@ -23,6 +23,11 @@ class Head(NamedTuple):
     scale: float
     """What the model multiplies its logits with."""
 
+    def logprobs(self, hidden_NH: Tensor, labels_N: Tensor, temperature: float = 1.0) -> Tensor:
+        """Of the tokens that the states predict."""
+        temperature = temperature / self.scale
+        return hidden_logprobs(hidden_NH, self.weight_VH, labels_N, temperature=temperature, bias_V=self.bias_V)
+
 
 def language_model(model: Any) -> Any:
     """The transformers model, also inside a LoRA wrapper."""
@@ -46,15 +51,11 @@ def one_sequence_per_row() -> Generator[None]:
     It asks the device and waits for the answer, until all that was queued before is done.
     """
     own = masking_utils.find_packed_sequence_indices
-    masking_utils.find_packed_sequence_indices = _not_packed
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
     try:
         yield
     finally:
         masking_utils.find_packed_sequence_indices = own
-
-
-def _not_packed(position_ids_BT: Tensor) -> None:
-    return None
 
 
 @contextmanager
@@ -93,6 +94,13 @@ def _whole(parameter: Tensor) -> Tensor:
     return parameter
 
 
+def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    """Rows of ids or marks as one tensor, filled up on the right; also of no row."""
+    width = max(map(len, rows), default=0)
+    filled = [[*row, *[fill] * (width - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.long).reshape(len(rows), width)
+
+
 def sent(values: Tensor, device: Any) -> Tensor:
     """The host does not wait for a copy from the CPU: a plain one begins when all that was queued before is done."""
     if torch.device(device).type != "cuda" or values.device.type != "cpu":
@@ -105,8 +113,4 @@ def turn_logprob(policy: Policy, context: Sequence[int], turn: Sequence[int]) ->
     """Sum of the log-probabilities of the turn's tokens, at temperature 1. Logits exist for these tokens alone."""
     ids_1T = torch.tensor([[*context, *turn]], device=policy.model.device)
     hidden_NH = last_hidden(policy.model, ids_1T)[0, len(context) - 1 : -1]
-    head = output_head(policy.model)
-    logprobs_N = hidden_logprobs(
-        hidden_NH, head.weight_VH, ids_1T[0, len(context) :], temperature=1 / head.scale, bias_V=head.bias_V
-    )
-    return float(logprobs_N.sum())
+    return float(output_head(policy.model).logprobs(hidden_NH, ids_1T[0, len(context) :]).sum())

@@ -34,8 +34,6 @@ class Episodes(NamedTuple):
     rounds: int
     """Tokens that are sampled one after another: those of the longest turn of each round, summed."""
     prompt_tokens: int
-    mean_tokens: float
-    """Of a whole rollout."""
 
 
 class SamplingWork(NamedTuple):
@@ -153,7 +151,7 @@ def turn_s(shape: ModelShape, config: Config, costs: Costs, read_tokens: int, wr
     """Of one turn alone: what is read at once, and what is then written token by token."""
     tokens = read_tokens + written_tokens
     work = Workload(rows=1, row_tokens=tokens, sampled_rows=1, on_gpu=costs.kind != "cpu")
-    return costs.sampling_s(sampling_work(shape, config, work, Episodes(1, written_tokens, read_tokens, tokens)))
+    return costs.sampling_s(sampling_work(shape, config, work, Episodes(1, written_tokens, read_tokens)))
 
 
 def training_work(shape: ModelShape, config: Config, work: Workload, sites: float, wire_bytes: float) -> TrainingWork:

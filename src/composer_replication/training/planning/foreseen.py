@@ -9,7 +9,7 @@ from .costs import Costs, Episodes, turn_s
 from .layouts import plan_layout
 from .plan import Machine, workload
 
-NONE_PLAYED = Episodes(turns=0, rounds=0, prompt_tokens=0, mean_tokens=0.0)
+NONE_PLAYED = Episodes(turns=0, rounds=0, prompt_tokens=0)
 
 
 def training_s(shape: ModelShape, config: Config, costs: Costs) -> float:

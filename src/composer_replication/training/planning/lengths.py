@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from composer_replication.config import ModelConfig
 from composer_replication.environments.protocol import Environment
@@ -43,20 +43,11 @@ class Counted(NamedTuple):
     """Whether the vocabulary can say it."""
 
 
-class TextCounter(Protocol):
-    source: str
-    knows_calls: bool
-    knows_tools: bool
-    message_tokens: int
-    """What the template adds to each message."""
-
-    def count(self, texts: Sequence[str]) -> list[Counted]: ...
-
-
 class ByBytes:
     source = "estimate: bytes / 4"
     knows_calls = knows_tools = True
     message_tokens = 5
+    """What the template adds to each message."""
 
     def count(self, texts: Sequence[str]) -> list[Counted]:
         return [Counted(-(-len(text.encode()) // BYTES_PER_TOKEN)) for text in texts]
@@ -82,7 +73,7 @@ class RunLengths:
 
     def __init__(
         self,
-        counter: TextCounter,
+        counter: ByBytes | ByTokenizer,
         fingerprint: str | None,
         traces: Iterable[Trace],
         rows: Iterable[TokenizedTrace],

@@ -250,13 +250,12 @@ def episodes_of(
         turns = max(map(len, spans))
         longest = [max(end - start for row in spans for start, end in row[turn : turn + 1]) for turn in range(turns)]
         prompt = max(row[0][0] for row in spans if row)
-        return Episodes(turns, sum(longest), prompt, mean(len(row.ids) for row in rows))
+        return Episodes(turns, sum(longest), prompt)
     limits, turn_tokens = environment.limits, config.training.max_turn_tokens
     most = limits.turns * turn_tokens
     rounds = min(most, limits.completion_tokens or most)
-    lengths = rollout_lengths(config, environment, rows, tokens)
-    prompt = max(lengths) - _most_added(limits, turn_tokens)
-    return Episodes(-(-rounds // turn_tokens), rounds, prompt, mean(lengths))
+    prompt = max(rollout_lengths(config, environment, rows, tokens)) - _most_added(limits, turn_tokens)
+    return Episodes(-(-rounds // turn_tokens), rounds, prompt)
 
 
 class SlotRoom(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from inspect import isawaitable, iscoroutinefunction
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from composer_replication.environments.attempts import Graded
 from composer_replication.environments.protocol import Episode
@@ -43,18 +43,6 @@ class StepOutcome(NamedTuple):
     seconds: float = 0.0
     failed: bool = False
     """Whether the environment called the turn an error of the policy."""
-
-
-class Steps(Protocol):
-    def submit(self, row: int, episode: Episode, text: str | None) -> None:
-        """Have `episode` take a turn; without a text only its reward is read."""
-        ...
-
-    def collect(self, patience_s: float, must_wait: bool) -> Iterator[tuple[int, StepOutcome]]:
-        """What came back within `patience_s`, counted from the first outcome where `must_wait`."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class InlineSteps:
@@ -127,12 +115,14 @@ class ConcurrentSteps:
         self._thread.start()
 
     def submit(self, row: int, episode: Episode, text: str | None) -> None:
+        """Have `episode` take a turn; without a text only its reward is read."""
         self._in_flight += 1
         running = asyncio.run_coroutine_threadsafe(self._deliver(row, episode, text), self._loop)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
     def collect(self, patience_s: float, must_wait: bool) -> Iterator[tuple[int, StepOutcome]]:
+        """What came back within `patience_s`, counted from the first outcome where `must_wait`."""
         deadline = None if must_wait else time.monotonic() + patience_s
         while self._in_flight:
             try:
@@ -153,6 +143,9 @@ class ConcurrentSteps:
 
     async def _deliver(self, row: int, episode: Episode, text: str | None) -> None:
         self._done.put((row, await self._steps.outcome(episode, text)))
+
+
+Steps = InlineSteps | ConcurrentSteps
 
 
 async def _step_async(episode: Episode, text: str) -> StepOutcome:

@@ -164,7 +164,7 @@ def sample_rolled(
 ) -> list[Rolled]:
     """The same as `find_online_sites` takes them."""
     return [
-        Rolled(one.row_trace(policy.name, row), one.prompt_ids, one.completion_ids, one.sampled_mask, broken=one.broken)
+        one.rolled(one.row_trace(policy.name, row))
         for row, one in enumerate(sample_rollouts(policy, environment, config, tasks, generator))
     ]
 

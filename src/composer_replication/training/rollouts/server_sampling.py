@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 
@@ -18,15 +18,10 @@ from composer_replication.config import SamplingConfig
 from composer_replication.errors import RecomposeError
 
 from .sampling import SampledTurn, served_turn
+from .weight_folder import WeightFolder
 from .wire import Wire
 
 COMPLETIONS = "/v1/completions"
-
-
-class WeightSender(Protocol):
-    """How a server comes by new weights. Every process calls it."""
-
-    def send(self, model: Any, version: int) -> None: ...
 
 
 class ServerSampler:
@@ -37,7 +32,7 @@ class ServerSampler:
         settings: SamplingConfig,
         end_of_turn_id: int,
         max_tokens: int | None = None,
-        sender: WeightSender | None = None,
+        sender: WeightFolder | None = None,
     ) -> None:
         self._wire, self._settings, self._sender = Wire(settings), settings, sender
         self._end_of_turn_id = end_of_turn_id

@@ -27,6 +27,7 @@ from composer_replication.environments.self_played import NoTurn, SelfPlaying, T
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 
+from ..lessons.online_sites import Rolled
 from ..models.tokens import ChatTokens
 from ..stored.records import TokenizedTrace
 from .environment_steps import (
@@ -161,6 +162,11 @@ class Rollout(Generic[E]):
             heard = "\n".join(answer["content"] for answer in answers) if answers else None
             self.turns.append(TurnRecord(said["content"], heard, None, seconds / len(trace.turns), failed))
 
+    def rolled(self, trace: Trace) -> Rolled:
+        """As sites are found in it; `trace` is its `row_trace`."""
+        ids = self.prompt_ids, self.completion_ids, self.sampled_mask
+        return Rolled(trace, *ids, tuple(self.versions), tuple(self.logprobs), self.broken)
+
     def row_trace(self, source_model: str, sample: int) -> Trace:
         """What the ids of this rollout show: the whole trace, or its longest segment."""
         trace = self.trace(source_model, sample)
@@ -288,15 +294,7 @@ class RolloutWorker:
             await self._accompany(sampler, rollout, steps, seed, on_progress)
             return
         while True:
-            began = time.monotonic()
-            turn = await sampler.write(
-                rollout.context_ids,
-                max_new_tokens=self.settings.max_turn_tokens,
-                temperature=self.settings.temperature,
-                seed=(seed + 1_000_003 * len(rollout.turn_spans)) % MAX_SEED,
-            )
-            self.sampling_s += time.monotonic() - began
-            rollout.take(turn)
+            rollout.take(await self._written(sampler, rollout.context_ids, seed, len(rollout.turn_spans)))
             on_progress()
             outcome = await steps.outcome(rollout.episode, self._said(rollout))
             on_progress()
@@ -312,14 +310,7 @@ class RolloutWorker:
         loop, asked = asyncio.get_running_loop(), count()
 
         async def write(context: list[int]) -> SampledTurn:
-            began = time.monotonic()
-            turn = await sampler.write(
-                context,
-                max_new_tokens=self.settings.max_turn_tokens,
-                temperature=self.settings.temperature,
-                seed=(seed + 1_000_003 * next(asked)) % MAX_SEED,
-            )
-            self.sampling_s += time.monotonic() - began
+            turn = await self._written(sampler, context, seed, next(asked))
             on_progress()
             return turn
 
@@ -328,6 +319,18 @@ class RolloutWorker:
 
         async with steps.place():
             await in_thread(lambda: self._play_itself(rollout, sample))
+
+    async def _written(self, sampler: FreeSampler, context: list[int], seed: int, number: int) -> SampledTurn:
+        """The turn of this number in its episode, whose seed is given."""
+        began = time.monotonic()
+        turn = await sampler.write(
+            context,
+            max_new_tokens=self.settings.max_turn_tokens,
+            temperature=self.settings.temperature,
+            seed=(seed + 1_000_003 * number) % MAX_SEED,
+        )
+        self.sampling_s += time.monotonic() - began
+        return turn
 
     # Turns in batches
 

@@ -30,6 +30,7 @@ from ..models.states import (
     last_hidden,
     one_sequence_per_row,
     output_head,
+    padded,
     sent,
 )
 from ..models.whole import is_sharded
@@ -258,8 +259,7 @@ class OnlineDistillation:
         """States that predict the turns, turn after turn. Without a site the pass is made over a prompt."""
         device = self._engine.device
         contexts = [site.teacher_ids for site in sites] or [rows.context(0, 0)]
-        width = max(map(len, contexts))
-        ids_KT = sent(torch.tensor([row + [0] * (width - len(row)) for row in contexts]), device)
+        ids_KT = sent(padded(contexts, 0), device)
         with self._fresh_autocast(), one_sequence_per_row():
             hidden_KTH = last_hidden(model, ids_KT)
         turns_K = torch.tensor([len(site.turn_ids) for site in sites], dtype=torch.long)

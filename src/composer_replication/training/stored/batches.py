@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from .collator import Batch, ComposerDataCollator
 from .example_file import StoredExamples
@@ -17,14 +17,6 @@ SPREAD = 4
 """How many times as long as the shortest an example must be for batches to be grouped by length at all."""
 SORTED_AT_ONCE = 50
 """Batches that are sorted together; the order of passes stays random beyond them."""
-
-
-class Row(Protocol):
-    @property
-    def longest_row(self) -> int: ...
-
-
-AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 class RowPlace(NamedTuple):
@@ -40,14 +32,14 @@ def row_places(examples: Sequence[TraceExample]) -> list[RowPlace]:
     return list(map(RowPlace, range(len(lengths)), lengths))
 
 
-def batches_of_like_length(order: Sequence[AnyRow], size: int, rng: random.Random) -> list[list[AnyRow]]:
+def batches_of_like_length(order: Sequence[RowPlace], size: int, rng: random.Random) -> list[list[RowPlace]]:
     """Batches of a shuffled pass, the short one last."""
-    lengths = [example.longest_row for example in order]
+    lengths = [place.longest_row for place in order]
     if not lengths or max(lengths) <= SPREAD * min(lengths):
         return [list(order[start : start + size]) for start in range(0, len(order), size)]
-    batches: list[list[AnyRow]] = []
+    batches: list[list[RowPlace]] = []
     for first in range(0, len(order), size * SORTED_AT_ONCE):
-        near = sorted(order[first : first + size * SORTED_AT_ONCE], key=lambda example: example.longest_row)
+        near = sorted(order[first : first + size * SORTED_AT_ONCE], key=lambda place: place.longest_row)
         # A short batch is made of the shortest, which cost least alone.
         short = len(near) % size
         cut = [near[start : start + size] for start in range(short, len(near), size)]

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..models.states import padded
 from .examples import PairTokens, TraceExample
 
 Batch = dict[str, Tensor]
@@ -37,7 +38,7 @@ class ComposerDataCollator:
         """Tensors by name, for `Channel.loss`."""
         batch: Batch = {"rewards": torch.tensor([example.reward for example in examples])}
         batch["input_ids"], batch["attention_mask"] = self._pad([example.ids for example in examples])
-        batch["response_mask"] = _pad_masks([example.response_mask for example in examples])
+        batch["response_mask"] = padded([example.response_mask for example in examples], 0)
         batch["advantages"] = torch.tensor([example.advantage for example in examples])
         batch["behaviour_logps"] = torch.zeros(batch["input_ids"].shape)
         for row, example in enumerate(examples):
@@ -56,7 +57,7 @@ class ComposerDataCollator:
         return {
             "ctx_teacher_input_ids": ids,
             "ctx_teacher_attention_mask": attention,
-            "sdpo_loss_mask": _pad_masks(masks),
+            "sdpo_loss_mask": padded(masks, 0),
             "sdpo_row": torch.tensor([row for row, _ in located], dtype=torch.long),
             "sdpo_start": torch.tensor([site.start for _, site in located], dtype=torch.long),
         }
@@ -72,18 +73,9 @@ class ComposerDataCollator:
             rows = [pair.prompt + answer for pair, answer in zip(pairs, answers, strict=True)]
             masks = [[0] * len(pair.prompt) + [1] * len(answer) for pair, answer in zip(pairs, answers, strict=True)]
             batch[f"dpo_{side}_input_ids"], batch[f"dpo_{side}_attention_mask"] = self._pad(rows)
-            batch[f"dpo_{side}_response_mask"] = _pad_masks(masks)
+            batch[f"dpo_{side}_response_mask"] = padded(masks, 0)
         return batch
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Right-padded ids and their attention mask, which never depends on token values."""
-        width = max((len(row) for row in rows), default=0)
-        ids = torch.tensor([[*row, *[self.pad_id] * (width - len(row))] for row in rows], dtype=torch.long)
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], dtype=torch.long)
-        return ids.reshape(len(rows), width), mask.reshape(len(rows), width)
-
-
-def _pad_masks(masks: Sequence[Sequence[int]]) -> Tensor:
-    width = max((len(mask) for mask in masks), default=0)
-    rows = [[*mask, *[0] * (width - len(mask))] for mask in masks]
-    return torch.tensor(rows, dtype=torch.long).reshape(len(masks), width)
+        return padded(rows, self.pad_id), padded([[1] * len(row) for row in rows], 0)

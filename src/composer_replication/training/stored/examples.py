@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from composer_replication.records import ErrorSite, Hint, PreferencePair, Trace
 from composer_replication.sites.marking import failed_calls
@@ -20,6 +20,7 @@ from composer_replication.windows import Cut
 from ..models.tokens import ChatTokens
 from .lines import CannotRenderError, Context, StoredTokens, TraceTokens, fitting_context
 from .records import TokenizedTrace
+from .sessions import RenderedSessions
 
 # Beyond a half the preference would be turned round.
 MAX_SMOOTHING = 0.5
@@ -82,10 +83,6 @@ class TraceExample:
         return max([len(self.ids), *teachers, *pairs])
 
 
-class Sessions(Protocol):
-    def open(self, trace: Trace, turns: Sequence[int], failed: set[str]) -> TraceTokens: ...
-
-
 def build_examples(
     tokens: ChatTokens,
     tokenized: Iterable[TokenizedTrace],
@@ -95,7 +92,7 @@ def build_examples(
     max_tokens: int,
     advantages: Mapping[str, float] | None = None,
     traces: Iterable[Trace] = (),
-    sessions: Sessions | None = None,
+    sessions: RenderedSessions | None = None,
 ) -> tuple[list[TraceExample], Counter[str]]:
     """Examples of every trace with something to learn from. What cannot be used is counted, by reason.
 

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from composer_replication.losses import hidden_logprobs
 from composer_replication.objective import GrpoSettings, OfEntry
 from composer_replication.records import Trace
 
@@ -37,15 +36,8 @@ class StoredPolicy(OfEntry):
         own_BT = batch["response_mask"][:, 1:].bool() & (batch["advantages"] != 0)[:, None]
         if not own_BT.any():
             return batch["rewards"].new_zeros(())
-        head = output_head(model)
         hidden_NH = last_hidden(model, batch["input_ids"], batch["attention_mask"])[:, :-1][own_BT]
-        logprobs_N = hidden_logprobs(
-            hidden_NH,
-            head.weight_VH,
-            batch["input_ids"][:, 1:][own_BT],
-            temperature=self.temperature / head.scale,
-            bias_V=head.bias_V,
-        )
+        logprobs_N = output_head(model).logprobs(hidden_NH, batch["input_ids"][:, 1:][own_BT], self.temperature)
         ratio_N = (logprobs_N - batch["behaviour_logps"][:, 1:][own_BT]).exp()
         advantage_N = batch["advantages"][:, None].expand_as(own_BT)[own_BT]
         clipped_N = ratio_N.clamp(1 - self.settings.clip_low, 1 + self.settings.clip_high)

@@ -24,7 +24,7 @@ from composer_replication.losses import sequence_logprobs
 from composer_replication.runs import write_atomically
 
 from ..models.loading import Policy
-from ..models.states import evaluating
+from ..models.states import evaluating, padded
 from ..processes import by_main
 from .collator import ComposerDataCollator
 from .example_file import StoredExamples
@@ -157,10 +157,8 @@ def _answer_logprobs(model: Any, prompt: Sequence[int], answers: Sequence[Sequen
     cache = model(input_ids=ids[:, :-1], use_cache=True, logits_to_keep=1).past_key_values
     cache.batch_repeat_interleave(len(answers))
     # The last token of the prompt predicts the first of each answer.
-    width = 1 + max(map(len, answers))
-    rows = [[prompt[-1], *answer, *[pad_id] * (width - 1 - len(answer))] for answer in answers]
-    own = [[0] + [1] * len(answer) + [0] * (width - 1 - len(answer)) for answer in answers]
-    rows_BT, own_BT = (torch.tensor(part, device=model.device) for part in (rows, own))
+    rows_BT = padded([[prompt[-1], *answer] for answer in answers], pad_id).to(model.device)
+    own_BT = padded([[0] + [1] * len(answer) for answer in answers], 0).to(model.device)
     # Padding is on the right, so causal attention alone keeps it out.
     logits = model(input_ids=rows_BT, past_key_values=cache, use_cache=True).logits
     return sequence_logprobs(logits, rows_BT, own_BT).tolist()
@@ -171,16 +169,13 @@ def _row_logprobs(model: Any, rows: Sequence[_Row], pad_id: int, batch_tokens: i
     logprobs = [0.0] * len(rows)
     for numbers in _batches(rows, batch_tokens):
         batch = [rows[number] for number in numbers]
-        width = max(row.length for row in batch)
-        ids = torch.tensor([[*row.prompt, *row.answer, *[pad_id] * (width - row.length)] for row in batch])
-        attention = torch.tensor([[1] * row.length + [0] * (width - row.length) for row in batch])
-        own = torch.tensor(
-            [[0] * len(row.prompt) + [1] * len(row.answer) + [0] * (width - row.length) for row in batch]
-        )
-        ids, attention, own = (tensor.to(model.device) for tensor in (ids, attention, own))
+        ids = padded([[*row.prompt, *row.answer] for row in batch], pad_id).to(model.device)
+        attention = padded([[1] * row.length for row in batch], 0).to(model.device)
+        own = padded([[0] * len(row.prompt) + [1] * len(row.answer) for row in batch], 0).to(model.device)
         # The position before an answer predicts its first token; nothing earlier needs logits.
         first = max(0, min(len(row.prompt) for row in batch) - 1)
-        logits = model(input_ids=ids, attention_mask=attention, use_cache=False, logits_to_keep=width - first).logits
+        kept = ids.shape[1] - first
+        logits = model(input_ids=ids, attention_mask=attention, use_cache=False, logits_to_keep=kept).logits
         found = sequence_logprobs(logits, ids[:, first:], own[:, first:]).tolist()
         for number, logprob in zip(numbers, found, strict=True):
             logprobs[number] = logprob

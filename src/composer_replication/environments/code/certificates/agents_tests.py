@@ -15,6 +15,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import Task
 
 from ..episodes.session import SessionLimits, TaskSession
+from ..running.coverage import LONGEST_SUITE_S
 from ..running.warm import TestSetup
 from ..tasks.repository import Repository
 from ..tasks.task import CodeTask, TaskFolder
@@ -23,7 +24,6 @@ from ..tasks.trees import write_tree
 COMMAND = "python -m pytest"
 TELL_ALL = "-q -rfE --tb=no --no-header --continue-on-collection-errors"
 USAGE_ERROR = 4
-LONGEST_SUITE_S = 300.0
 MAX_RED_SHARE = 0.5
 EXIT_CODE = re.compile(r"\AExit code (\d+)\n")
 NOT_GREEN = re.compile(r"^(?:FAILED|ERROR|SUBFAILED\S*) (\S.*?)(?: - .*)?$", re.MULTILINE)

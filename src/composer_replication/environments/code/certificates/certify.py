@@ -26,13 +26,13 @@ from ..sandbox.toolchain import toolchain
 from ..tasks.allowed_paths import told_paths
 from ..tasks.loading import is_test_path
 from ..tasks.store import TaskFiles, gold_submission, write_record, write_task
-from ..tasks.task import Candidate, CodeTask, Level, Rejection, Submission, TaskFolder
+from ..tasks.task import Candidate, CodeTask, Level, Rejected, Rejection, Submission, TaskFolder
 from ..tasks.test_ids import file_of
 from ..tasks.trees import files_of
 from .agents_tests import run_as_agent
 from .comparison import ChangedSolution, counted, record_comparison, rewarded, telling
 from .cpu_time import cpu_s
-from .gates import MIN_HIDDEN, Bench, Rejected, Split, enough_hidden, filtered, quick_tests, repeat, split_tests
+from .gates import MIN_HIDDEN, Bench, Split, enough_hidden, filtered, quick_tests, repeat, split_tests
 from .leaks import LeakCertificate, leak_certificate
 from .strength import cheap_solution, units
 from .told import ShownBehaviour, enough_told, run_shown, shown_behaviour, with_examples

@@ -22,7 +22,7 @@ from composer_replication.syntax import parse
 from ..generators.feature_deletion.visible import gone_tests, visible_tests
 from ..running.warm import RunRequest, TestRun, TestSetup, WarmRunner, module_names
 from ..tasks.repository import CoverageMap, Repository
-from ..tasks.task import Candidate, Rejection
+from ..tasks.task import Candidate, Rejected, Rejection
 from ..tasks.test_ids import file_of
 from ..tasks.trees import read_text, write_tree
 from .leaks import leak_certificate
@@ -35,12 +35,6 @@ MAX_META_TESTS = 4
 QUICK_SUITE_S = 1.5
 OTHER_HASH_SEED = 7
 MUTANT_TIMEOUT_S = 20.0
-
-
-class Rejected(Exception):
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason)
-        self.reason, self.detail = reason, detail
 
 
 class Bench:
@@ -143,8 +137,7 @@ def split_tests(candidate: Candidate, bench: Bench) -> Split:
     hide = expected | frozenset(test for test in failing if file_of(test) not in unreadable)
     split, broken = _with_hidden(candidate, bench, hide)
     if 0 < len(broken) <= MAX_META_TESTS:
-        split, still_broken = _with_hidden(candidate, bench, hide | broken, meta=len(broken))
-        broken = still_broken
+        split, broken = _with_hidden(candidate, bench, hide | broken, meta=len(broken))
     if broken:
         raise Rejected("visible_tests_break", f"{len(broken)} tests, first {min(broken)}")
     if len(split.guards) < MIN_GUARDS:

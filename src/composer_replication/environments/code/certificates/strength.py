@@ -111,11 +111,9 @@ def _body(function: FunctionNode) -> list[ast.stmt]:
 
 
 def _statements(function: FunctionNode) -> Iterator[ast.stmt]:
-    kept = set(map(id, _body(function)))
+    docstring = function.body[0] if _body(function) != function.body else None
     for node in ast.walk(function):
-        if isinstance(node, ast.stmt) and node is not function and not isinstance(node, NOT_WORTH_DROPPING):
-            if node in function.body and id(node) not in kept:
-                continue
+        if isinstance(node, ast.stmt) and not isinstance(node, NOT_WORTH_DROPPING) and node is not docstring:
             yield node
 
 
@@ -222,10 +220,8 @@ def units(hidden: Collection[str], telling: Collection[str]) -> tuple[tuple[str,
 
 def cheap_solution(task: TaskFolder, sources: Mapping[str, str], symbols: Iterable[Symbol]) -> dict[str, str]:
     """The sources whose functions give only cheap answers, with the module that judges; empty where none gives any."""
-    names: dict[str, set[str]] = {}
-    for symbol in symbols:
-        names.setdefault(symbol.file, set()).add(symbol.name)
-    judged = {path: _judged(text, names.get(path, set())) for path, text in sources.items()}
+    wanted = list(symbols)
+    judged = {path: _judged(text, _names(wanted, path)) for path, text in sources.items()}
     changed = {path: text for path, text in judged.items() if text != sources[path]}
     if not changed:
         return {}

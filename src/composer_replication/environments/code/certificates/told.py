@@ -22,11 +22,11 @@ from ..generators.feature_deletion.statement import DOCUMENTS, EXAMPLES, RULES, 
 from ..running.warm import RunRequest, TestRun
 from ..tasks.repository import module_name
 from ..tasks.symbols import source_index
-from ..tasks.task import Candidate, Symbol
+from ..tasks.task import Candidate, Rejected, Symbol
 from ..tasks.test_ids import file_of, test_function
 from ..tasks.trees import files_of
 from .demands import Told, Untold, fixed_parts, from_outside
-from .gates import Bench, Rejected, Split, enough_hidden
+from .gates import Bench, Split, enough_hidden
 from .variants import Literal, Variant, described, feature_functions, is_told, variants
 
 MAX_SHOWN_CHARACTERS = 6000

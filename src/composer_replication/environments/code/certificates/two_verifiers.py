@@ -16,7 +16,7 @@ import json
 import tempfile
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from random import Random
@@ -109,7 +109,7 @@ def _bugs(sources: Mapping[str, str], symbols: tuple[Symbol, ...]) -> Iterator[d
 class Verdicts:
     ours: dict[str, float]
     harbor: dict[str, float]
-    left_out: tuple[str, ...] = field(default=())
+    left_out: tuple[str, ...] = ()
 
     def disagreement(self) -> str:
         """Empty where there is none."""

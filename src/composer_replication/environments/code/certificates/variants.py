@@ -17,9 +17,9 @@ from composer_replication.syntax import Splice
 
 from ..generators.bug_injection.operators import mutations
 from ..generators.bug_injection.source import SourceText, inside, read_source
-from ..tasks.symbols import FunctionNode
-from ..tasks.task import Candidate
-from .gates import Bench, Rejected, Split
+from ..tasks.symbols import FunctionNode, is_special
+from ..tasks.task import Candidate, Rejected
+from .gates import Bench, Split
 
 MAX_LITERALS = 4
 MAX_CHOICES = 16
@@ -88,7 +88,7 @@ def _source(path: str, bench: Bench) -> SourceText:
 def described(functions: Mapping[Place, FunctionNode], statement: str) -> frozenset[Place]:
     """Those whose docstring the statement holds, special methods, and private ones that described
     ones use."""
-    found = {key for key, function in functions.items() if _is_quoted(function, statement) or _is_special(key[1])}
+    found = {key for key, function in functions.items() if _is_quoted(function, statement) or is_special(function.name)}
     private = {key for key in functions.keys() - found if key[1].rpartition(".")[2].startswith("_")}
     while used := {key for key in private if any(_uses(functions[each], key[1]) for each in found)}:
         found |= used
@@ -99,10 +99,6 @@ def described(functions: Mapping[Place, FunctionNode], statement: str) -> frozen
 def _is_quoted(function: FunctionNode, statement: str) -> bool:
     docstring = ast.get_docstring(function)
     return bool(docstring) and docstring.splitlines()[0].strip() in statement
-
-
-def _is_special(name: str) -> bool:
-    return name.endswith("__") and name.rpartition(".")[2].startswith("__")
 
 
 def _uses(function: FunctionNode, name: str) -> bool:

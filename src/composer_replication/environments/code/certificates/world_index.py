@@ -119,30 +119,24 @@ class WorldIndex:
 
 
 @lru_cache(maxsize=8)
-def world_index(
-    folder: Path, python: str, env: tuple[tuple[str, str], ...], backend: str, more: ShownFolder | None = None
-) -> WorldIndex:
-    """Of the toolchain in `folder` and the system around it; or of what `more` shows, alone."""
-    read_only = {folder: INSIDE, **({more.folder: more.inside} if more else {})}
-    spec = SandboxSpec(read_only=read_only, env=dict(env), limits=LIMITS)
+def index_of(toolchain: Toolchain, backend: str, more: ShownFolder | None = None) -> WorldIndex:
+    """Of the toolchain and the system around it; or of what `more` shows, alone."""
+    read_only = {**toolchain.read_only, **({more.folder: more.inside} if more else {})}
+    spec = SandboxSpec(read_only=read_only, env=toolchain.env, limits=LIMITS)
     source = Path(world_scan.__file__).read_text(encoding="utf-8")
     with open_sandbox(spec, backend) as sandbox:
         roots = (more.inside,) if more else _roots(sandbox.backend)
-        of = more.key if more else str(folder)
+        of = more.key if more else str(toolchain.folder)
         known = cache_folder() / f"world-{_key(of, sandbox.backend, roots, source)}.index"
 
         def scan(target: Path) -> None:
-            result = sandbox.exec([python, "-I", "-c", source, *roots])
+            result = sandbox.exec([toolchain.python, "-I", "-c", source, *roots])
             if not result.ok or result.truncated:
                 said = result.stderr[-300:].decode(errors="replace")
                 raise RecomposeError(f"what the sandbox shows could not be read: {said}", "recompose doctor")
             target.write_bytes(result.stdout)
 
         return read_index(made_once(known, scan).read_bytes())
-
-
-def index_of(toolchain: Toolchain, backend: str, more: ShownFolder | None = None) -> WorldIndex:
-    return world_index(toolchain.folder, toolchain.python, tuple(sorted(toolchain.env.items())), backend, more)
 
 
 def packages_in(folder: Path, names: Collection[str]) -> Iterator[Path]:
@@ -181,29 +175,14 @@ class InstalledCopy(NamedTuple):
     place: str
 
 
+@lru_cache(maxsize=64)
 def installed_copies(
     packages: tuple[str, ...], toolchain: Toolchain, backend: str = "auto"
 ) -> tuple[InstalledCopy, ...]:
     """Whether an interpreter of the sandbox can import the target from anywhere but the task's tree: one probe with an
     empty working folder asks every Python that a command could start. Kept for the process."""
-    settings = (
-        toolchain.python,
-        tuple(sorted((str(host), inside) for host, inside in toolchain.read_only.items())),
-        tuple(sorted(toolchain.env.items())),
-    )
-    return _probe(packages, settings, backend)
-
-
-@lru_cache(maxsize=64)
-def _probe(
-    packages: tuple[str, ...],
-    settings: tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]],
-    backend: str,
-) -> tuple[InstalledCopy, ...]:
-    python, read_only, env = settings
-    spec = SandboxSpec(read_only={Path(host): inside for host, inside in read_only}, env=dict(env))
-    with open_sandbox(spec, backend) as sandbox:
-        result = sandbox.exec([python, "-c", PROBE, *packages], timeout_s=60)
+    with open_sandbox(SandboxSpec(read_only=toolchain.read_only, env=toolchain.env), backend) as sandbox:
+        result = sandbox.exec([toolchain.python, "-c", PROBE, *packages], timeout_s=60)
     if not result.ok:
         raise RecomposeError(
             f"the interpreter of the sandbox does not start: {result.stderr[-400:].decode(errors='replace')}",

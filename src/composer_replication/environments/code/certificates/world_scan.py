@@ -21,6 +21,7 @@ import zipfile
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 LENGTH = 10
 KEPT_ONE_IN = 4
@@ -37,7 +38,6 @@ TOKEN = re.compile(
 DEFINITION = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 KEYWORDS = frozenset(keyword.kwlist) | {"self", "cls"}
 ANY_NAME = 1
-_numbers: dict[str, int] = {}
 
 
 def fingerprints(text: str) -> Iterator[int]:
@@ -60,11 +60,9 @@ def _token_numbers(text: str) -> Iterator[int]:
             yield _number(found.strip("rbufRBUF").strip("\"'") if found[-1] in "\"'" else found)
 
 
+@cache
 def _number(token: str) -> int:
-    number = _numbers.get(token)
-    if number is None:
-        number = _numbers[token] = zlib.crc32(token.encode("utf-8", "replace"))
-    return number
+    return zlib.crc32(token.encode("utf-8", "replace"))
 
 
 def texts(roots: Iterable[str]) -> Iterator[tuple[str, str]]:

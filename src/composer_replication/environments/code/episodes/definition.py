@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from composer_replication.records import Message
@@ -18,8 +17,9 @@ from composer_replication.records import Message
 from ..sandbox.interface import Limits
 from ..tasks.symbols import Module, first_line, parse_module
 from ..tasks.task import AskedTask, TaskFolder
+from ..tasks.trees import files_of, read_text
 from .code_blocks import parse_block, read_answer
-from .session import Grader, SessionLimits, TaskSession, ToolResult
+from .session import Grader, SessionLimits, TaskSession
 from .splicing import definitions_of, outermost, splice
 from .text_episode import TextEpisode
 from .tools import ToolError
@@ -69,9 +69,6 @@ class DefinitionEpisode(TextEpisode):
         except ToolError as error:
             return self.refuse(session, turn, error)
         result = session.try_out(place.path, text, visible.ids, lambda told: test_report(told, visible.covering))
-        return self._told(turn, result)
-
-    def _told(self, turn: str, result: ToolResult) -> Taken:
         self._transcript.add_text(turn, result)
         return Taken([result], called=True)
 
@@ -80,14 +77,14 @@ def place_of(task: TaskFolder) -> Place:
     """Of a task that can be answered."""
     symbols = task.code_task.symbols
     path = symbols[0].file
-    return Place(path, _read(task.tree / path), outermost([symbol.name for symbol in symbols]))
+    return Place(path, read_text(task.tree, path), outermost([symbol.name for symbol in symbols]))
 
 
 def check_answerable(task: TaskFolder) -> None:
     """Raises `CannotBeAnswered` for a task whose solution is more than a few definitions in one file."""
     known = task.code_task
     paths = {symbol.file for symbol in known.symbols}
-    solved = {path.relative_to(task.gold).as_posix() for path in task.gold.rglob("*") if path.is_file()}
+    solved = set(files_of(task.gold))
     if known.grader != "tests":
         raise CannotBeAnswered("asks for tests")
     if len(paths) != 1 or solved != paths:
@@ -97,7 +94,7 @@ def check_answerable(task: TaskFolder) -> None:
     place = place_of(task)
     if len(place.names) > MOST_DEFINITIONS:
         raise CannotBeAnswered("too many definitions")
-    if not _definitions_solve(place.path, place.text, _read(task.gold / place.path), place.names):
+    if not _definitions_solve(place.path, place.text, read_text(task.gold, place.path), place.names):
         raise CannotBeAnswered("more than definitions")
 
 
@@ -171,7 +168,7 @@ def _as_it_is(module: Module, name: str) -> str:
 def solving_block(task: TaskFolder) -> str:
     """The solution's own imports and definitions. It alone reads what no policy may see."""
     place = place_of(task)
-    return _block_of(parse_module(place.path, _read(task.gold / place.path)), place.names)
+    return _block_of(parse_module(place.path, read_text(task.gold, place.path)), place.names)
 
 
 def _definitions_solve(path: str, text: str, gold: str, names: Sequence[str]) -> bool:
@@ -210,7 +207,3 @@ def _dump(node: ast.stmt) -> str:
         head = ast.ClassDef(node.name, node.bases, node.keywords, [], node.decorator_list)
         return ast.dump(head) + "".join(body)
     return ast.dump(node)
-
-
-def _read(path: Path) -> str:
-    return path.read_bytes().decode("utf-8")

@@ -23,7 +23,7 @@ from ..sandbox.audit import audit_of
 from ..sandbox.interface import Changes, ExecResult, Limits, NetworkPolicy, Sandbox, SandboxRefusal, SandboxSpec
 from ..tasks.pytest_settings import pytest_environment
 from ..tasks.task import Grade, Submission, TaskFolder
-from .canaries import Canaries, canary_files, canary_hits, ignored
+from .canaries import Decoy, canary_files, canary_hits, ignored
 from .gathered import changed_texts, grade_facts, task_facts
 from .tools import ToolError, check_call
 
@@ -81,20 +81,15 @@ class TaskSession:
         audit: bool = True,
         laid_in: Mapping[str, str] | None = None,
         opener: Opener | None = None,
-        decoys: bool = True,
-        has_depths: bool = True,
+        plants_decoys: bool = True,
     ) -> None:
         """`canary_seed` names the decoys that are planted; a random one by default, so that nobody learns them.
         `audit`: whether the files that commands touch are noted, where the sandbox allows it.
         `laid_in`: files that are there from the start besides the tree, so that they are no change of the agent's.
-        Tasks of others are opened by an `opener` of their own, and their folder is left as it is: no `decoys`. Their
-        grader often has one depth only: no `has_depths`."""
+        Tasks of others have an `opener` of their own, and their folder is left as it is: no `plants_decoys`."""
         self.task, self.backend, self.limits = task, backend, limits or SessionLimits()
         self._grader = grader or _grade
-        self._has_depths = has_depths
         self._heard: list[str] = []
-        self.canary_hits: list[CanaryHit] = []
-        """Decoys that were surely read, known when the session has ended; `evidence` also has those only opened."""
         self.evidence: AttemptEvidence | None = None
         """What was left behind; None until the session has ended, and for one that was closed without handing in."""
         self.steps = 0
@@ -106,13 +101,14 @@ class TaskSession:
         self._started = time.monotonic()
         self._python, self._sandbox = (opener or open_for_agent)(task, backend, self.limits.sandbox)
         try:
-            self.canaries, self._planted = Canaries(seed="", decoys=()), dict[str, bytes]()
-            if decoys:
-                self.canaries, self._planted = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
+            self.decoys: tuple[Decoy, ...] = ()
+            self._planted: dict[str, bytes] = {}
+            if plants_decoys:
+                self.decoys, self._planted = _plant(self._sandbox, task, canary_seed or secrets.token_hex(8))
             for path, text in (laid_in or {}).items():
                 self._sandbox.write(path, text.encode())
             self._start = self._sandbox.snapshot()
-            self._audit = audit_of(self._sandbox, self.canaries.paths) if audit else None
+            self._audit = audit_of(self._sandbox, [decoy.path for decoy in self.decoys]) if audit else None
         except BaseException:
             self._sandbox.kill()
             raise
@@ -170,8 +166,8 @@ class TaskSession:
         return self._step(work)
 
     def grade_deeper(self) -> None:
-        """Graders of other tasks have one depth: theirs is not asked again."""
-        if not self._has_depths or self.submission is None or self.grade is None:
+        """Of our own tasks; others are not offered to be graded again."""
+        if self.submission is None or self.grade is None:
             return
         deeper = self._grader(self.task, self.submission, self.backend, True)
         if deeper.reward < self.grade.reward:
@@ -298,8 +294,7 @@ class TaskSession:
             self.ended = how
             self._kill()
         opened = {seen.path for seen in self._audit.seen if seen.act == "open"} if self._audit else ()
-        hits = canary_hits(self.canaries, self._heard, changes, opened)
-        self.canary_hits = [hit for hit in hits if hit.evidence == "hard"]
+        hits = canary_hits(self.decoys, self._heard, changes, opened)
         self.submission = Submission(dict(changes.written), tuple(changes.removed))
         self.evidence = self._gathered(changes, tuple(hits))
         self._regrade(self._grader(self.task, self.submission, self.backend))
@@ -384,10 +379,10 @@ def open_for_agent(
     return tools.python, open_sandbox(replace(spec, env=env), backend)
 
 
-def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dict[str, bytes]]:
+def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[tuple[Decoy, ...], dict[str, bytes]]:
     """Decoys where deleted code usually leaks, and the new `.gitignore`. A file of the tree is never replaced."""
     planted = canary_files(seed, task.code_task.symbols)
-    kept = [decoy for decoy in planted.canaries.decoys if not (task.tree / decoy.path).exists()]
+    kept = [decoy for decoy in planted.decoys if not (task.tree / decoy.path).exists()]
     for decoy in kept:
         sandbox.write(decoy.path, planted.files[decoy.path])
     ignore = task.tree / ".gitignore"
@@ -395,7 +390,7 @@ def _plant(sandbox: Sandbox, task: TaskFolder, seed: str) -> tuple[Canaries, dic
     lines = [before] if before else []
     after = b"\n".join([*lines, *(line.encode() for line in ignored(kept)), b""])
     sandbox.write(".gitignore", after)
-    return Canaries(seed=planted.canaries.seed, decoys=tuple(kept)), {".gitignore": after}
+    return tuple(kept), {".gitignore": after}
 
 
 def _grade(task: TaskFolder, submission: Submission, backend: str, deep: bool = False) -> Grade:

@@ -44,9 +44,9 @@ class Transcript:
         ]
         self.add(said, calls, answers, thinking)
 
-    def add_text(self, said: str, result: ToolResult | None, thinking: str = "") -> None:
-        """A turn that called nothing. Without a result it was the last one."""
-        self.add(said, (), [answer(result.text, None, result.is_error)] if result else [], thinking)
+    def add_text(self, said: str, result: ToolResult, thinking: str = "") -> None:
+        """A turn that called nothing."""
+        self.add(said, (), [answer(result.text, None, result.is_error)], thinking)
 
     def add(self, said: str, calls: Sequence[ToolCall], answers: Sequence[Message], thinking: str = "") -> None:
         """What no file could hold is replaced here, once for all."""

@@ -108,18 +108,14 @@ class _AddLocals(ast.NodeTransformer):
     def __init__(self, chance: Random) -> None:
         self._chance = chance
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> FunctionNode:
-        return self._padded(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> FunctionNode:
-        return self._padded(node)
-
-    def _padded(self, node: FunctionNode) -> FunctionNode:
+    def visit_FunctionDef(self, node: FunctionNode) -> FunctionNode:
         """An unused local after the docstring."""
         self.generic_visit(node)
         name, number = f"_spare_{self._chance.randrange(10**6)}", self._chance.randrange(10**6)
         node.body.insert(1 if docstring_node(node) else 0, parse(f"{name} = {number}").body[0])
         return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
 
 
 def equivalent(text: str, chance: Random) -> str:

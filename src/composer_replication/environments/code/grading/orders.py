@@ -85,23 +85,16 @@ class FirstOrders:
     """Hidden test -> the id that it has in these runs."""
 
 
-def lowered_tests(task: TaskFolder, recorded: Recorded) -> tuple[str, ...]:
-    return tuple(test for test in task.code_task.hidden_tests if test in recorded.tests)
-
-
-def unlowered_tests(task: TaskFolder, recorded: Recorded) -> tuple[str, ...]:
-    return tuple(test for test in task.code_task.hidden_tests if test not in recorded.tests)
-
-
 def first_orders(task: TaskFolder, recorded: Recorded, draw: Random) -> FirstOrders:
-    lowered, unlowered = lowered_tests(task, recorded), unlowered_tests(task, recorded)
+    lowered = [test for test in task.code_task.hidden_tests if test in recorded.tests]
+    unlowered = [test for test in task.code_task.hidden_tests if test not in recorded.tests]
     facts = drawn_facts(task, draw)
     used = sorted({recorded.tests[test].path for test in lowered})
     modules = {path: Drawn(beside(path, draw), recorded.modules[path].graded) for path in used}
     ids = {test: f"{modules[recorded.tests[test].path].path}::{recorded.tests[test].name}" for test in lowered}
     ids |= {test: test for test in unlowered}
     fact_ids = facts.tests(sorted(function_names(facts.text)))
-    together = () if lowered else unlowered
+    together = [] if lowered else unlowered
     tests = [*(ids[test] for test in (*lowered, *together)), *fact_ids]
     texts = {module.path: module.text for module in (*modules.values(), facts)}
     orders = [_order(tests, known_texts(task) | shown_texts(task, bool(together)) | texts)]

@@ -22,7 +22,7 @@ from ..sandbox.interface import MIB, ExecResult, Limits, Sandbox
 from ..sandbox.local import LocalSandbox
 from ..tasks.task import AskedTask, TaskFolder
 from . import relay
-from .proxy import SOCKET, CallLimits, Capture, CaptureProxy
+from .proxy import MOST_STOPS, SOCKET, Capture, CaptureProxy
 from .runtime import INSIDE, Harness, Runtime
 from .segments import Arranged, arranged
 
@@ -39,7 +39,7 @@ class HarnessSettings:
     harness: Harness
     proxy: CaptureProxy
     runtime: Runtime | None
-    calls: CallLimits
+    max_calls: int
     wall_s: float
 
 
@@ -72,10 +72,10 @@ class HarnessEpisode(SessionEpisode):
     def play(self, write: Writer) -> None:
         chosen = self._settings
         sandbox = replace(LIMITS, wall_s=chosen.wall_s, cpu_s=int(chosen.wall_s) + 1)
-        limits = SessionLimits(steps=chosen.calls.calls, wall_s=chosen.wall_s, sandbox=sandbox)
+        limits = SessionLimits(steps=chosen.max_calls, wall_s=chosen.wall_s, sandbox=sandbox)
         folder = self.task.folder
         self.session = TaskSession(folder, self._backend, limits, self._grader, opener=self._open)
-        with chosen.proxy.session(write, chosen.calls, self._on_call, self._end_loop) as capture:
+        with chosen.proxy.session(write, chosen.max_calls, self._on_call, self._end_loop) as capture:
             self._capture = capture
             result = self.session.run_program(self._command(), self._environment(capture.key))
         if capture.failure:
@@ -141,7 +141,7 @@ class HarnessEpisode(SessionEpisode):
         if not self._arranged.turns:
             raise _without_a_turn(result, capture, told)
         if self._loops:
-            return f"loop: it asked on after {self._settings.calls.stops} words that its budget is used up"
+            return f"loop: it asked on after {MOST_STOPS} words that its budget is used up"
         if result.ending != "exited":
             return {"timeout": "time"}.get(result.ending, result.ending)
         if result.exit_code:

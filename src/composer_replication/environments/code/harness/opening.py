@@ -69,9 +69,9 @@ class OpenHarness:
 
     def _open(self) -> HarnessSettings:
         from .episode import HarnessSettings
-        from .proxy import CallLimits, CaptureProxy
+        from .proxy import CaptureProxy
 
         chosen = self._settings
-        limits = CallLimits(calls=chosen.max_steps)
         assert chosen.harness is not None
-        return HarnessSettings(harness_of(chosen.harness), CaptureProxy(MODEL), self._runtime, limits, self._wall_s)
+        harness, proxy = harness_of(chosen.harness), CaptureProxy(MODEL)
+        return HarnessSettings(harness, proxy, self._runtime, chosen.max_steps, self._wall_s)

@@ -22,7 +22,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -38,6 +37,7 @@ from composer_replication.records import JsonObject
 
 from ...self_played import CallRefused, ContextFull, Writer, WrittenTurn
 from ...untrusted import encodable
+from ..serving.guard import replayed
 from .calls import Conversations, plain_messages, plain_tools, reply_message
 
 Refusal = tuple[int, str]
@@ -51,15 +51,8 @@ MOST_TOKENS = ("max_tokens", "max_completion_tokens")
 """openenv puts what the other dialects call it under the first of them."""
 FULL = {"error": {"code": "context_length_exceeded", "message": "maximum context length: no tokens are left"}}
 """openenv answers its harness with an ordinary last message then, so that it ends in peace."""
-
-
-@dataclass(frozen=True)
-class CallLimits:
-    """Of one session. Its tokens are bounded by its calls and the length of a turn."""
-
-    calls: int = 60
-    stops: int = 8
-    """Calls beyond the limits that are still answered, with a word that the budget is used up."""
+MOST_STOPS = 8
+"""Calls beyond the limits that are still answered, with a word that the budget is used up."""
 
 
 class Capture:
@@ -69,13 +62,12 @@ class Capture:
         self,
         session: Session,
         write: Writer,
-        limits: CallLimits,
         pool: ThreadPoolExecutor,
         on_call: Callable[[], None],
         on_loop: Callable[[], None],
     ) -> None:
         self.session, self.provider = session, "openai"
-        self._write, self._limits, self._pool = write, limits, pool
+        self._write, self._pool = write, pool
         self._on_call, self._on_loop = on_call, on_loop
         self._said = Conversations()
         self._calls = 0
@@ -95,7 +87,7 @@ class Capture:
 
     def look(self) -> None:
         """Before each call: whether the harness goes on although it was told to stop."""
-        if self.session.budget_stop_count >= self._limits.stops:
+        if self.session.budget_stop_count >= MOST_STOPS:
             self._on_loop()
 
     def _complete(self, request: JsonObject) -> JsonObject:
@@ -198,7 +190,11 @@ class CaptureProxy:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="capture-proxy", daemon=True)
         self._thread.start()
-        _wait_until(lambda: self._server.started, START_S)
+        deadline = time.monotonic() + START_S
+        while not self._server.started:
+            if time.monotonic() > deadline:
+                raise RecomposeError(f"the capture proxy did not start in {START_S:g} s", "run the same command again")
+            time.sleep(0.01)
 
     @property
     def base_url(self) -> str:
@@ -208,15 +204,16 @@ class CaptureProxy:
     def session(
         self,
         write: Writer,
-        limits: CallLimits,
+        max_calls: int,
         on_call: Callable[[], None] = lambda: None,
         on_loop: Callable[[], None] = lambda: None,
     ) -> Generator[Capture]:
-        """Its key is good inside. `on_call` hears of each call before it is answered."""
+        """Its key is good inside. Its tokens are bounded by its calls and the length of a turn. `on_call` hears of each
+        call before it is answered."""
         registry = self._app.state.registry
-        session: Session = registry.create(capture_level="tokens", max_model_calls=limits.calls)
+        session: Session = registry.create(capture_level="tokens", max_model_calls=max_calls)
         session.upstream = Upstream(llm_url=session.session_id, model=self.model)
-        capture = Capture(session, write, limits, self._pool, on_call, on_loop)
+        capture = Capture(session, write, self._pool, on_call, on_loop)
         self._policies.captures[session.session_id] = capture
         try:
             yield capture
@@ -260,7 +257,7 @@ class CaptureProxy:
         if refused:
             await refuse(*refused)
             return
-        await self._app(scope, _replayed(bytes(body), receive), _with_refusals(send, refuse))
+        await self._app(scope, replayed(bytes(body), receive), _with_refusals(send, refuse))
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         if scope["type"] != "http":
@@ -285,17 +282,6 @@ def _unix_socket(path: Path) -> socket.socket:
         os.chmod(path, 0o666)  # noqa: S103
     opened.listen(CALLS_AT_ONCE)
     return opened
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    waiting = [body]
-
-    async def receive_again() -> Message:
-        if waiting:
-            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
-        return await receive()
-
-    return receive_again
 
 
 def _with_refusals(send: Send, refuse: Callable[[int, str], Awaitable[None]]) -> Send:
@@ -328,11 +314,3 @@ async def _refuse(send: Send, to_anthropic: bool, status: int, why: str) -> None
     with suppress(OSError):
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
-
-
-def _wait_until(is_true: Callable[[], bool], most_s: float) -> None:
-    deadline = time.monotonic() + most_s
-    while not is_true():
-        if time.monotonic() > deadline:
-            raise RecomposeError(f"the capture proxy did not start in {most_s:g} s", "run the same command again")
-        time.sleep(0.01)

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -53,36 +53,6 @@ class MakeSettings:
     proposals: GeneratorSettings = field(default_factory=GeneratorSettings)
     distributions: tuple[str, ...] = ("pytest",)
     backend: str = "auto"
-
-
-@dataclass(frozen=True)
-class Funnel:
-    """From candidates to tasks. Processor seconds are of all processes together."""
-
-    filtered: dict[str, int]
-    """Candidates that the static filter took out, by reason; they are not among `tried`."""
-    tried: int
-    valid: int
-    across_files: int
-    """Of the valid ones, those whose solution is in more than one file."""
-    rejected: dict[str, int]
-    cpu_s: float
-    cpu_s_to_leak_gate: float
-    """Of all candidates, without dropped statements and repeats."""
-    passed_leak_gate: int
-    wall_s: float
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        per_task = {
-            "yield": round(self.valid / self.tried, 4) if self.tried else 0.0,
-            "cpu_s_per_valid": round(self.cpu_s / self.valid, 2) if self.valid else None,
-            "cpu_s_to_leak_gate_per_task": (
-                round(self.cpu_s_to_leak_gate / self.passed_leak_gate, 2) if self.passed_leak_gate else None
-            ),
-            "valid_per_minute": round(60 * self.valid / self.wall_s, 2) if self.wall_s else None,
-        }
-        return {**asdict(self), **per_task}
 
 
 LATE_REASONS = {"weak_tests", "not_repeatable", "duplicate"}
@@ -133,8 +103,8 @@ def make(
             "seconds": round(time.monotonic() - started, 2),
             "jobs": jobs,
             "proposed": proposed.total(),
-            "new": funnel.valid - sum(line["valid"] for line in earlier),
-            **funnel.figures,
+            "new": funnel["valid"] - sum(line["valid"] for line in earlier),
+            **funnel,
         }
         write_atomically(into / "manifest.json", json.dumps(manifest, indent=2) + "\n")
     return manifest
@@ -152,28 +122,36 @@ def make_tasks(
     progress = progress or Silent()
     known = _verdicts(into)
     keys: set[str] = set()
+
+    def decided() -> list[dict[str, Any]]:
+        return [line for key, line in known.items() if key in keys]
+
+    def tell(now: str = "") -> None:
+        _tell(progress, decided(), len(keys), now)
+
+    def stopping(interrupt: KeyboardInterrupt) -> None:
+        kept = f"{len(decided())} of {len(keys)} candidates are decided and kept"
+        progress.note(f"stopping, and the sandboxes end: {kept}")
+        interrupt.args = (kept,)
+
     started = time.monotonic()
     with (into / "verdicts.jsonl").open("a", encoding="utf-8") as out:
-
-        def not_tried(rejection: Rejection) -> None:
-            entry = _record(out, rejection, Verdict(rejection, 0.0, 0.0, 0.0, was_tried=False), job.level)
-            known[entry["key"]] = entry
-
-        def decided() -> list[dict[str, Any]]:
-            return [line for key, line in known.items() if key in keys]
-
-        def tell(now: str = "") -> None:
-            _tell(progress, decided(), len(keys), now)
-
-        def stopping(interrupt: KeyboardInterrupt) -> None:
-            kept = f"{len(decided())} of {len(keys)} candidates are decided and kept"
-            progress.note(f"stopping, and the sandboxes end: {kept}")
-            interrupt.args = (kept,)
-
+        undecided: dict[str, Candidate] = {}
         # All are drawn first: their number is what a person waits for.
-        undecided = list(_undecided(candidates, job.level, known, keys, not_tried))
-        for candidate, verdict in certify_all(job, undecided, jobs, tell, stopping):
-            if isinstance(verdict.result, TaskFolder) and _has_verdict(verdict.result, known.values()):
+        for candidate in candidates:
+            key = _key(candidate, job.level)
+            keys.add(key)
+            if key in known or key in undecided:
+                continue
+            if isinstance(candidate, Rejection):
+                known[key] = _record(out, candidate, Verdict(candidate, 0.0, 0.0, 0.0, was_tried=False), job.level)
+            else:
+                undecided[key] = candidate
+        for candidate, verdict in certify_all(job, undecided.values(), jobs, tell, stopping):
+            # A task without a line was written when the call before was stopped.
+            if isinstance(verdict.result, TaskFolder) and any(
+                line["task"] == verdict.result.folder.name for line in known.values()
+            ):
                 rejection = Rejection(candidate.name, "duplicate", verdict.result.folder.name)
                 verdict = verdict._replace(result=rejection)
             entry = _record(out, candidate, verdict, job.level)
@@ -182,37 +160,12 @@ def make_tasks(
     return time.monotonic() - started
 
 
-def _undecided(
-    candidates: Iterable[Candidate | Rejection],
-    level: Level,
-    known: dict[str, dict[str, Any]],
-    keys: set[str],
-    not_tried: Callable[[Rejection], None],
-) -> Iterator[Candidate]:
-    for candidate in candidates:
-        key = _key(candidate, level)
-        if key in keys:
-            continue
-        keys.add(key)
-        if key in known:
-            continue
-        if isinstance(candidate, Rejection):
-            not_tried(candidate)
-        else:
-            yield candidate
-
-
 def _key(candidate: Candidate | Rejection, level: Level) -> str:
     """What is asked, whatever it is called: the names of communities and namesakes depend on the seed."""
     if isinstance(candidate, Rejection):
         return f"{candidate.reason}/{candidate.candidate}"
     symbols = [(symbol.file, symbol.name) for symbol in candidate.symbols]
     return f"{candidate.generator}/{candidate.mode}/{candidate.grain}/{content_id(level, symbols, candidate.edits)}"
-
-
-def _has_verdict(task: TaskFolder, known: Iterable[dict[str, Any]]) -> bool:
-    """False also for one that was written when the call before was stopped."""
-    return any(line["task"] == task.folder.name for line in known)
 
 
 def _rounds(
@@ -265,32 +218,26 @@ def _proposals(
 
 @contextmanager
 def _claimed(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> Generator[dict[str, Any]]:
-    """A new folder, or one of ours, for this call alone."""
-    is_ours = (into / "manifest.json").is_file()
-    if not is_ours and into.exists() and (not into.is_dir() or {*os.listdir(into)} - {LOCK}):
+    """A folder that is new, or ours and of the same repository, for this call alone; its manifest knows of it then."""
+    path, found = into / "manifest.json", dict[str, Any]()
+    if not path.is_file() and into.exists() and (not into.is_dir() or {*os.listdir(into)} - {LOCK}):
         raise UsageError(f"{into} exists and holds no tasks of ours", "choose another -o folder")
     into.mkdir(parents=True, exist_ok=True)
     with locked(into):
-        yield _claim(into, identity, call)
-
-
-def _claim(into: Path, identity: dict[str, Any], call: dict[str, Any]) -> dict[str, Any]:
-    """A folder that is new, or of the same repository; its manifest knows of the call then."""
-    path, found = into / "manifest.json", dict[str, Any]()
-    if path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        for key, value in identity.items():
-            if found.get(key) != value:
-                raise UsageError(
-                    f"{into} was made with another {key} ({str(found.get(key))[:80]})",
-                    "choose another -o folder; [environment] tasks takes several",
-                )
-        if "calls" not in found:
-            raise UsageError(f"{into} was made by an earlier version", "choose another -o folder")
-    calls = found.get("calls", [])
-    begun = {**found, **identity, "calls": calls if call in calls else [*calls, call], "complete": False}
-    write_atomically(path, json.dumps(begun, indent=2) + "\n")
-    return begun
+        if path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            for key, value in identity.items():
+                if found.get(key) != value:
+                    raise UsageError(
+                        f"{into} was made with another {key} ({str(found.get(key))[:80]})",
+                        "choose another -o folder; [environment] tasks takes several",
+                    )
+            if "calls" not in found:
+                raise UsageError(f"{into} was made by an earlier version", "choose another -o folder")
+        calls = found.get("calls", [])
+        begun = {**found, **identity, "calls": calls if call in calls else [*calls, call], "complete": False}
+        write_atomically(path, json.dumps(begun, indent=2) + "\n")
+        yield begun
 
 
 def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Progress) -> CoverageMap:
@@ -360,25 +307,35 @@ def _named(candidate: Candidate | Rejection) -> dict[str, str | int]:
     }
 
 
-def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> Funnel:
+def _funnel(decided: Collection[dict[str, Any]], wall_s: float) -> dict[str, Any]:
+    """From candidates to tasks. Processor seconds are of all processes together; those to the leak gate are of all
+    candidates, without dropped statements and repeats. What the static filter took out is not among `tried`."""
     reasons = Counter(str(line["reason"]) for line in decided if line["tried"] and not line["valid"])
     taken_out = Counter(str(line["reason"]) for line in decided if not line["tried"])
-    return Funnel(
-        filtered=dict(sorted(taken_out.items())),
-        tried=sum(line["tried"] for line in decided),
-        valid=sum(line["valid"] for line in decided),
-        across_files=sum(line["valid"] and line.get("files", 1) > 1 for line in decided),
-        rejected=dict(sorted(reasons.items())),
-        cpu_s=round(sum(line["cpu_s"] for line in decided), 2),
-        cpu_s_to_leak_gate=round(sum(line["cpu_s_to_leak_gate"] for line in decided), 2),
-        passed_leak_gate=sum(line["valid"] or line["reason"] in LATE_REASONS for line in decided),
-        wall_s=round(wall_s, 2),
-    )
+    tried, valid = sum(line["tried"] for line in decided), sum(line["valid"] for line in decided)
+    passed_leak_gate = sum(line["valid"] or line["reason"] in LATE_REASONS for line in decided)
+    cpu_s, early_cpu_s = (round(sum(line[key] for line in decided), 2) for key in ("cpu_s", "cpu_s_to_leak_gate"))
+    wall_s = round(wall_s, 2)
+    return {
+        "filtered": dict(sorted(taken_out.items())),
+        "tried": tried,
+        "valid": valid,
+        "across_files": sum(line["valid"] and line.get("files", 1) > 1 for line in decided),
+        "rejected": dict(sorted(reasons.items())),
+        "cpu_s": cpu_s,
+        "cpu_s_to_leak_gate": early_cpu_s,
+        "passed_leak_gate": passed_leak_gate,
+        "wall_s": wall_s,
+        "yield": round(valid / tried, 4) if tried else 0.0,
+        "cpu_s_per_valid": round(cpu_s / valid, 2) if valid else None,
+        "cpu_s_to_leak_gate_per_task": round(early_cpu_s / passed_leak_gate, 2) if passed_leak_gate else None,
+        "valid_per_minute": round(60 * valid / wall_s, 2) if wall_s else None,
+    }
 
 
 def _tell(progress: Progress, decided: Collection[dict[str, Any]], total: int, now: str) -> None:
-    funnel = _funnel(decided, 0.0)
-    cost = f"{funnel.cpu_s / funnel.valid:.1f} CPU-s per valid task" if funnel.valid else "no valid task yet"
-    progress.figures([f"{cost}, {sum(funnel.rejected.values())} rejected", *([f"now {now}"] if now else [])])
-    done = funnel.tried + sum(funnel.filtered.values())
-    progress.step(done, total, f"{funnel.valid} valid")
+    valid, cpu_s = sum(line["valid"] for line in decided), sum(line["cpu_s"] for line in decided)
+    rejected = sum(line["tried"] and not line["valid"] for line in decided)
+    cost = f"{cpu_s / valid:.1f} CPU-s per valid task" if valid else "no valid task yet"
+    progress.figures([f"{cost}, {rejected} rejected", *([f"now {now}"] if now else [])])
+    progress.step(len(decided), total, f"{valid} valid")

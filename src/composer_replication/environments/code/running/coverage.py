@@ -28,6 +28,7 @@ from ..tasks.trees import files_of
 from .warm import RunRequest, TestRun, TestSetup, WarmRunner, module_names
 
 HASH_SEEDS = (0, 1, 2)
+LONGEST_SUITE_S = 300.0
 MIN_GREEN_TESTS = 8
 MIN_GREEN_SHARE = 0.5
 SLOW_S = 0.1
@@ -44,19 +45,17 @@ DISTRIBUTIONS = {
 """Importable name -> distribution, where the two differ."""
 
 
-def survey(
-    repository: Repository, setup: TestSetup | None = None, progress: Progress | None = None, timeout_s: float = 300.0
-) -> CoverageMap:
+def survey(repository: Repository, setup: TestSetup | None = None, progress: Progress | None = None) -> CoverageMap:
     """Raises where the suite is not green enough to build tasks on."""
     progress = progress or Silent()
-    suite = RunRequest(tests=repository.test_files, timeout_s=timeout_s)
+    suite = RunRequest(tests=repository.test_files, timeout_s=LONGEST_SUITE_S)
     modules = module_names(repository)
     runs: list[TestRun] = []
     cpu_s = 0.0
     with WarmRunner(repository, setup, hash_seed=HASH_SEEDS[0]) as runner:
         first = runner.run(replace(suite, imports=tuple(modules), imports_must_work=False))
         progress.step(1, len(HASH_SEEDS) + 2, f"{len(first.passed)} of {len(first.outcomes)} tests pass")
-        _refuse_red(repository, first, timeout_s)
+        _refuse_red(repository, first)
         if first.collect_errors:
             progress.note(_set_aside(first))
         runs += [first, runner.run(replace(suite, reverse=True))]
@@ -111,13 +110,13 @@ def _set_aside(run: TestRun) -> str:
     return f"set aside, cannot be collected: {files}" + (f"; {wanted} may help" if wanted else "")
 
 
-def _refuse_red(repository: Repository, run: TestRun, timeout_s: float) -> None:
+def _refuse_red(repository: Repository, run: TestRun) -> None:
     enough = len(run.passed) >= MIN_GREEN_TESTS and len(run.passed) >= MIN_GREEN_SHARE * len(run.outcomes)
     missing = [name for name in missing_modules(run) if name.split(".")[0] not in repository.packages]
     lost_most = len(run.collect_errors) >= MIN_GREEN_SHARE * len(repository.test_files)
     if run.timed_out:
         raise UsageError(
-            f"the tests of {repository.name} took more than {timeout_s:.0f} s",
+            f"the tests of {repository.name} took more than {LONGEST_SUITE_S:.0f} s",
             "leave the slow ones out in its addopts, as -m 'not slow', or point at a part of it",
         )
     if enough and not lost_most:

@@ -24,7 +24,7 @@ from ...untrusted import read_json
 from ..sandbox.interface import MIB, ExecResult, Limits, SandboxSpec
 from ..sandbox.open import open_sandbox
 from ..sandbox.toolchain import toolchain
-from ..tasks.repository import Repository
+from ..tasks.repository import Repository, module_name
 from ..tasks.task import Symbol
 
 START_S = 60.0
@@ -294,12 +294,9 @@ def _symbols(seen: Iterable[list[str]]) -> frozenset[Symbol]:
 
 def module_names(repository: Repository) -> dict[str, str]:
     """Importable name -> file, for every source file but programs (`__main__`)."""
-    found: dict[str, str] = {}
-    for path in repository.source_files:
-        root = next((root for root in repository.source_roots if root != "." and path.startswith(f"{root}/")), "")
-        parts = path.removeprefix(f"{root}/").removesuffix(".py").split("/")
-        if parts[-1] == "__init__":
-            parts = parts[:-1]
-        if all(part.isidentifier() for part in parts) and "__main__" not in parts:
-            found[".".join(parts)] = path
-    return found
+    named = {module_name(path, repository.source_roots): path for path in repository.source_files}
+    return {
+        name: path
+        for name, path in named.items()
+        if all(part.isidentifier() and part != "__main__" for part in name.split("."))
+    }

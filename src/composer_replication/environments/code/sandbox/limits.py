@@ -235,23 +235,21 @@ def _text(path: str) -> str:
 
 @dataclass
 class Watch:
-    """Looks at a command while it runs, for what the kernel does not bound here. `why` is the limit that was passed."""
+    """Looks at a command while it runs, for what the kernel does not bound here."""
 
     limits: Limits
     pid: int
-    why: str = ""
 
     @property
     def needed(self) -> bool:
         return not (counted_by_the_kernel("memory") and counted_by_the_kernel("pids"))
 
     def look(self) -> str:
+        """The limit that was passed; empty where none was."""
         members = threads_below(self.pid)
         if sum(members.values()) > self.limits.processes + EXTRA_PROCESSES:
-            self.why = "processes"
-        elif self._holds_too_much(members):
-            self.why = "memory"
-        return self.why
+            return "processes"
+        return "memory" if self._holds_too_much(members) else ""
 
     def _holds_too_much(self, members: Iterable[int]) -> bool:
         """The slow measure only where the quick one, which is never below it, is over the limit."""

@@ -169,8 +169,8 @@ def supported() -> bool:
     return platform.machine() in MACHINES
 
 
-def build_filter(plan: FilterPlan, machine: str | None = None) -> bytes:
-    column, audit_arch = MACHINES[machine or platform.machine()]
+def build_filter(plan: FilterPlan) -> bytes:
+    column, audit_arch = MACHINES[platform.machine()]
 
     def numbers(names: Iterable[str]) -> list[int]:
         return [number for name in names if (number := NUMBERS[name][column]) is not None]

@@ -18,11 +18,11 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from composer_replication.errors import UsageError
 
@@ -52,14 +52,20 @@ class Interpreter(NamedTuple):
 class Toolchain:
     """The interpreter and packages that sandboxes show."""
 
+    python: ClassVar[str] = f"{INSIDE}/bin/python3"
+    """As the sandbox sees it."""
     folder: Path
     """On the host."""
-    python: str = f"{INSIDE}/bin/python3"
-    """As the sandbox sees it."""
     distributions: tuple[str, ...] = ()
     """Names of the packages."""
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables that commands need."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Variables that commands need."""
+        env = {"PATH": f"{INSIDE}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+        if any((self.folder / "lib").glob("*.so*")):
+            env["LD_LIBRARY_PATH"] = f"{INSIDE}/lib"
+        return env
 
     @property
     def read_only(self) -> Mapping[Path, str]:
@@ -89,10 +95,7 @@ def toolchain(distributions: Sequence[str], exclude: Sequence[str] = ()) -> Tool
         for found in (target / "lib" / _library() / "site-packages").glob(f"{name.replace('-', '_')}*"):
             if found.name.split(".")[0].lower() == name.replace("-", "_").lower():
                 raise ToolchainError(f"another package brings {found.name} along", "choose another repository")
-    env = {"PATH": f"{INSIDE}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
-    if any((target / "lib").glob("*.so*")):
-        env["LD_LIBRARY_PATH"] = f"{INSIDE}/lib"
-    return Toolchain(target, distributions=tuple(sorted(wanted)), env=env)
+    return Toolchain(target, tuple(sorted(wanted)))
 
 
 @lru_cache

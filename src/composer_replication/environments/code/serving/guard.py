@@ -51,7 +51,7 @@ class Guard:
             await _refuse(scope, receive, send, 401, "the token is missing or wrong")
             return
         forgiving = _to_whom_it_may_concern(send)
-        await self._app(scope, self._impatient_socket(receive, forgiving), forgiving)
+        await self._app(scope, self._impatient(receive, forgiving), forgiving)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         receive = self._impatient(receive)
@@ -61,7 +61,7 @@ class Guard:
         if scope["path"] == "/mcp" and scope["method"] == "POST":
             body = await _whole_body(receive)
             if body is not None and _is_agents(body):
-                await self._app(scope, _replayed(body, receive), send)
+                await self._app(scope, replayed(body, receive), send)
                 return
         await _refuse(scope, receive, send, 401, "the token is missing or wrong")
 
@@ -71,24 +71,16 @@ class Guard:
         given = Headers(scope=scope).get("authorization", "")
         return hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._token}".encode())
 
-    def _impatient(self, receive: Receive) -> Receive:
-        """A request whose body does not come is as good as gone."""
+    def _impatient(self, receive: Receive, send: Send | None = None) -> Receive:
+        """A request whose body does not come is as good as gone; a socket is told so by `send`."""
 
         async def receive_in_time() -> Message:
             try:
                 async with asyncio.timeout(self._idle_s):
                     return await receive()
             except TimeoutError:
-                return {"type": "http.disconnect"}
-
-        return receive_in_time
-
-    def _impatient_socket(self, receive: Receive, send: Send) -> Receive:
-        async def receive_in_time() -> Message:
-            try:
-                async with asyncio.timeout(self._idle_s):
-                    return await receive()
-            except TimeoutError:
+                if send is None:
+                    return {"type": "http.disconnect"}
                 await send({"type": "websocket.close", "code": GOING_AWAY, "reason": "idle"})
                 return {"type": "websocket.disconnect", "code": GOING_AWAY}
 
@@ -134,7 +126,8 @@ async def _whole_body(receive: Receive) -> bytes | None:
     return bytes(body)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """What was read already, and then what follows."""
     sent = False
 
     async def receive_again() -> Message:

@@ -7,7 +7,7 @@ Nothing is shared between two sessions but the read-only list of tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -32,7 +32,6 @@ from ..tasks.task import TaskFolder
 
 SPLIT = "all"
 NO_TASK = "There is no task: the session was not reset."
-OpenSession = Callable[[TaskFolder], TaskSession]
 
 
 class TaskObservation(Observation):
@@ -55,9 +54,9 @@ class CodeTaskEnvironment(Environment[Action, Observation, TaskState]):
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, tasks: Sequence[TaskFolder], open_session: OpenSession) -> None:
+    def __init__(self, tasks: Sequence[TaskFolder], backend: str, limits: SessionLimits) -> None:
         super().__init__()
-        self._tasks, self._open_session = tasks, open_session
+        self._tasks, self._backend, self._limits = tasks, backend, limits
         self._session: TaskSession | None = None
         self._closed = False
         self._state = TaskState()
@@ -78,7 +77,7 @@ class CodeTaskEnvironment(Environment[Action, Observation, TaskState]):
             raise UsageError("this session has ended", "connect again")
         task = self._by_id(task_id) if task_id is not None else self._tasks[self._drawn(split, index, seed)]
         self._end_session()
-        self._session = self._open_session(task)
+        self._session = TaskSession(task, self._backend, self._limits)
         known = task.code_task.task
         self._state = TaskState(episode_id=episode_id or uuid4().hex, task_id=known.task_id)
         messages: list[dict[str, Any]] = [dict(message) for message in opening(task.code_task)]
@@ -148,15 +147,6 @@ class CodeTaskEnvironment(Environment[Action, Observation, TaskState]):
         if self._session:
             self._session.close()
         self._session = None
-
-
-def environment_factory(
-    tasks: Sequence[TaskFolder], backend: str = "auto", limits: SessionLimits | None = None
-) -> Callable[[], CodeTaskEnvironment]:
-    def open_session(task: TaskFolder) -> TaskSession:
-        return TaskSession(task, backend, limits)
-
-    return lambda: CodeTaskEnvironment(tasks, open_session)
 
 
 def _described(index: int, task: TaskFolder) -> JsonObject:

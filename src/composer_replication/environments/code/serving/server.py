@@ -28,7 +28,7 @@ from composer_replication.llm.addresses import is_loopback
 from ..episodes.session import SessionLimits
 from ..tasks.task import TaskFolder
 from .guard import Guard
-from .openenv_environment import TaskObservation, TaskState, environment_factory
+from .openenv_environment import CodeTaskEnvironment, TaskObservation, TaskState
 
 HELLO_S = 10.0
 GRADING_S = 300.0
@@ -63,7 +63,7 @@ def build_app(tasks: Sequence[TaskFolder], settings: ServerSettings, limits: Ses
     limits = limits or SessionLimits()
     app = FastAPI(title="composer-replication code tasks", openapi_url=None)
     server = HTTPEnvServer(
-        environment_factory(tasks, settings.backend, limits),
+        lambda: CodeTaskEnvironment(tasks, settings.backend, limits),
         CallToolAction,
         CallToolObservation,
         concurrency_config=ConcurrencyConfig(

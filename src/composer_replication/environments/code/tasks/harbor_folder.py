@@ -8,7 +8,7 @@ our own grader, which starts from the clean tree.
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shlex import quote
 
@@ -118,7 +118,6 @@ def _dockerfile(code_task: CodeTask) -> str:
 
 def _pinned(name: str) -> str:
     try:
-        requires(name)
         return f"{name}=={version(name)}"
     except PackageNotFoundError:
         return name

@@ -11,17 +11,15 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from composer_replication.errors import UsageError
 
-from .pytest_settings import file_patterns, selection
+from .pytest_settings import file_patterns, project_file, selection
 from .repository import Repository
 from .trees import files_of
 
@@ -64,7 +62,7 @@ def load_repository(source: Path, into: Path) -> Repository:
         for path in kept:
             (into / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / path, into / path)
-        described = _project_table(folder)
+        described = project_file(folder).get("project", {})
         about = _first_text(folder, ("PKG-INFO", "setup.cfg", "setup.py", "pyproject.toml"))
         name = described.get("name") or _header(about, "Name") or source.name.removesuffix(".tar.gz")
     checkout = source.absolute() if (source / ".git").exists() else None
@@ -179,13 +177,6 @@ def _top(path: str, roots: list[str]) -> str:
         if path.startswith(f"{root}/"):
             return PurePosixPath(path).parts[1].removesuffix(".py")
     return ""
-
-
-def _project_table(folder: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
-    except (OSError, ValueError):
-        return {}
 
 
 def _first_text(folder: Path, names: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from composer_replication.errors import UsageError, quoted
 
 from .task import Submission, TaskFolder
-from .trees import files_of
+from .trees import files_of, write_files
 
 
 def read_patch(task: TaskFolder, patch: Path) -> Submission:
@@ -50,19 +50,10 @@ def as_patch(task: TaskFolder, submission: Submission) -> bytes:
     with tempfile.TemporaryDirectory(prefix="patch-") as scratch:
         # Their names stand in the patch in place of git's own prefixes.
         old, new = Path(scratch, "a"), Path(scratch, "b")
-        for path in (*submission.written, *submission.removed):
-            if (task.tree / path).is_file():
-                _write(old / path, (task.tree / path).read_bytes())
-        for path, content in submission.written.items():
-            _write(new / path, content)
-        for folder in (old, new):
-            folder.mkdir(exist_ok=True)
+        changed = [path for path in (*submission.written, *submission.removed) if (task.tree / path).is_file()]
+        write_files(old, {path: (task.tree / path).read_bytes() for path in changed})
+        write_files(new, submission.written)
         return _git(Path(scratch), "diff", "--no-index", "--no-prefix", "--no-renames", "--binary", "a", "b").stdout
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
 
 
 def _git(folder: Path, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

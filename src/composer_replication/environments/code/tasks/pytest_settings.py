@@ -80,7 +80,7 @@ def pytest_settings(tree: Path) -> Mapping[str, Any]:
         ("setup.cfg", "tool:pytest"),
     ):
         if not section:
-            found = _project(tree).get("tool", {}).get("pytest", {}).get("ini_options")
+            found = project_file(tree).get("tool", {}).get("pytest", {}).get("ini_options")
         else:
             found = _section(tree / name, section)
         if found is not None:
@@ -97,7 +97,7 @@ def _section(path: Path, section: str) -> Mapping[str, str] | None:
     return dict(parser.items(section)) if parser.has_section(section) else None
 
 
-def _project(tree: Path) -> dict[str, Any]:
+def project_file(tree: Path) -> dict[str, Any]:
     try:
         return tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -114,7 +114,7 @@ def _words(value: object) -> list[str]:
 
 
 def _asked_for_tests(tree: Path) -> Iterator[str]:
-    project = _project(tree)
+    project = project_file(tree)
     extras = project.get("project", {}).get("optional-dependencies", {})
     for groups in (extras, project.get("dependency-groups", {})):
         for name, lines in groups.items():

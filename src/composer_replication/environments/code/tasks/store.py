@@ -17,7 +17,7 @@ from composer_replication.runs import write_atomically
 
 from .harbor_folder import write_harbor_files, write_verifier
 from .task import CodeTask, Submission, TaskFolder
-from .trees import files_of, tree_hash, write_tree
+from .trees import files_of, tree_hash, write_files, write_tree
 
 RECORD = "task.json"
 CHECKS = "checks.json"
@@ -46,13 +46,13 @@ def write_task(folder: Path, draft: CodeTask, files: TaskFiles) -> TaskFolder:
         raise UsageError(f"{folder} is not empty", "choose another folder")
     places = TaskFolder(draft, folder)
     write_tree(files.source, places.tree, files.edits)
-    _write_bytes(places.overlay, files.overlay)
-    _write_bytes(places.gold, files.gold)
+    write_files(places.overlay, files.overlay)
+    write_files(places.gold, files.gold)
     if files.mutants:
         encoded = [json.dumps(dict(mutant)).encode() for mutant in files.mutants]
-        _write_bytes(folder / "tests" / "mutants", {f"{index:03}.json": text for index, text in enumerate(encoded)})
+        write_files(folder / "tests" / "mutants", {f"{index:03}.json": text for index, text in enumerate(encoded)})
     if files.checks is not None:
-        _write_bytes(folder / "tests", {CHECKS: files.checks.encode()})
+        write_files(folder / "tests", {CHECKS: files.checks.encode()})
     write_verifier(folder, draft)
     visible, hidden = tree_hash(places.tree), tree_hash(folder / "tests")
     task_id = content_id(draft.task.kind, draft.repository, visible, hidden, draft.task.statement)
@@ -104,10 +104,3 @@ def unchanged(task: TaskFolder) -> bool:
         and tree_hash(task.folder / "tests") == record.hidden_hash
         and (task.folder / "instruction.md").read_text(encoding="utf-8").rstrip() == record.statement.rstrip()
     )
-
-
-def _write_bytes(folder: Path, contents: Mapping[str, bytes]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content in contents.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -234,10 +233,7 @@ def parse_module(path: str, text: str) -> Module:
 
 
 def parse_source(text: str) -> ast.Module:
-    """Without Python's remarks on odd escapes: the text is not ours to mend."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return parse(text.removeprefix("\ufeff"))
+    return parse(text.removeprefix("\ufeff"))
 
 
 def definition_nodes(body: list[ast.stmt]) -> Iterator[DefinitionNode]:
@@ -256,6 +252,11 @@ def blocks_of(statement: ast.stmt) -> list[list[ast.stmt]]:
     blocks += [handler.body for handler in getattr(statement, "handlers", [])]
     blocks += [case.body for case in getattr(statement, "cases", [])]
     return [block for block in blocks if block]
+
+
+def is_special(name: str) -> bool:
+    """Python's own, as `__len__`."""
+    return name.startswith("__") and name.endswith("__")
 
 
 def first_line(node: ast.stmt) -> int:

@@ -138,6 +138,14 @@ class Rejection:
     detail: str = ""
 
 
+class Rejected(Exception):
+    """Why a candidate is none, where that is found out; a `Rejection` is made of it."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.detail = reason, detail
+
+
 @dataclass(frozen=True)
 class Submission:
     """What the agent changed, as its sandbox's `diff` tells it."""

@@ -48,10 +48,14 @@ def write_tree(source: Path, target: Path, edits: Mapping[str, str | None]) -> N
 
 
 def write_texts(target: Path, texts: Mapping[str, str | None]) -> None:
-    for path, text in texts.items():
-        if text is not None:
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            (target / path).write_bytes(text.encode())
+    write_files(target, {path: text.encode() for path, text in texts.items() if text is not None})
+
+
+def write_files(target: Path, contents: Mapping[str, bytes]) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for path, content in contents.items():
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (target / path).write_bytes(content)
 
 
 def read_text(tree: Path, path: str) -> str:

@@ -73,15 +73,12 @@ def replace_rows(
 
 def _replace(key: str, value: Tensor, other: Tensor, into: Sequence[int], from_: Sequence[int], pad_id: int) -> Tensor:
     if value.dim() == 2:
-        width, fill = max(value.shape[1], other.shape[1]), _fill(key, pad_id)
+        width = max(value.shape[1], other.shape[1])
+        fill = pad_id if key.endswith("_ids") else int(key == "tool_mask")
         value, other = (_pad(tensor, width, fill, key in LEFT_PADDED) for tensor in (value, other))
     replaced = value.clone()
     replaced[list(into)] = other[list(from_)]
     return replaced
-
-
-def _fill(key: str, pad_id: int) -> int:
-    return pad_id if key.endswith("_ids") else int(key == "tool_mask")
 
 
 def _pad(tensor: Tensor, width: int, fill: int, left: bool) -> Tensor:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import gather_object
 from torch import Tensor
@@ -94,6 +94,12 @@ class ComposerReplicationTrainer(GRPOTrainer):
         stateful: Objects whose state belongs into checkpoints, such as `batches` and the rollouts' generator.
     """
 
+    if TYPE_CHECKING:  # TRL's own types leave open what a trainer of GRPO has there
+        args: Any
+        model: Any
+        eos_token_ids: Any
+        _tokenizer: Any
+
     def __init__(
         self,
         *args: Any,
@@ -156,7 +162,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._online = None
         if self.alpha_sdpo:
             settings: Any = self.chat_template_kwargs
-            self._online = OnlineDistillation(self._sdpo, self._engine, self._log, self._grpo_args.temperature)
+            self._online = OnlineDistillation(self._sdpo, self._engine, self._log, self.args.temperature)
             self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template, settings)
             self._stateful["teacher"] = self._online.teacher
             self._online.listen(self.model)
@@ -203,7 +209,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         generated = super()._generate_and_score_completions(inputs)
-        if not self._is_training:
+        if not self.model.training:
             return generated
         scored = self._scored
         if self._prompts:
@@ -224,7 +230,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
                     self._weigh(self._token_weights, rollouts[row], sites[row], generated, row, sum(map(len, sites)))
         if not self._online:
             return generated
-        if self._grpo_args.steps_per_generation <= self.args.gradient_accumulation_steps and self.num_iterations == 1:
+        if self.args.steps_per_generation <= self.args.gradient_accumulation_steps and self.num_iterations == 1:
             self._online.expect([site for found in sites for site in found])
         # Lists of the batch's length are shuffled and split with it.
         return {**generated, "sdpo_sites": sites, "sdpo_number": self._engine.gather(sum(map(len, sites))).sum()}
@@ -236,7 +242,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
     def _refilled(
         self, prompts: PromptStream, generated: dict[str, Any], scored: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        size, pad_id = int(self.num_generations or 1), self._pad_id
+        size, pad_id = int(self.num_generations or 1), self._tokenizer.pad_token_id
         flat = flat_groups(scored["rewards"], size)
         for _ in range(self._sampling_rounds):
             most = int(self._engine.gather(len(flat)).max())
@@ -277,7 +283,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         rewards: Sequence[float],
     ) -> None:
         counts = Counter[str]()
-        for own in gather_object([count_rollouts(rollouts, self._end_ids)]):
+        for own in gather_object([count_rollouts(rollouts, self.eos_token_ids)]):
             counts += own
         self._log.note(rollout_metrics(counts))
         if self.accelerator.is_main_process:
@@ -313,7 +319,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
     # Loss
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if not self._is_training or self._is_plain:
+        if not self.model.training or self._is_plain:
             self._log.flush()
             return super()._compute_loss(model, inputs)
         self._balance.at(self.state.global_step, self.state.max_steps)
@@ -345,7 +351,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         rows = RolloutRows(inputs["prompt_ids"], inputs["prompt_mask"], inputs["completion_ids"])
         # The number spans the generation batch of all processes; a micro-step has its share of the window.
         number = float(inputs["sdpo_number"].clamp(min=1)) / self.accelerator.num_processes
-        number = number * self.current_gradient_accumulation_steps / self._grpo_args.steps_per_generation
+        number = number * self.current_gradient_accumulation_steps / self.args.steps_per_generation
         return self._online.lesson(model, sites, rows, number, self._balance.probed_weight(SDPO))
 
     # Token weights
@@ -369,11 +375,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self._balance.at(step, self.state.max_steps)
         slope = self._balance.weight(POLICY) * generated["advantages"][row].item() / generated["num_items_in_batch"]
         with evaluating(model):
-            found = policy_row(model, rolled, float(slope), self._grpo_args.temperature)
+            found = policy_row(model, rolled, float(slope), self.args.temperature)
             folder.add(step + 1, POLICY, found, rolled.trace.trace_id)
             if self._online and sites:
                 weight = self._balance.weight(SDPO) / number_of_sites
-                temperature = self._grpo_args.temperature
+                temperature = self.args.temperature
                 found = online_row(model, self._online.teacher, rolled, sites, self._sdpo, weight, temperature)
                 folder.add(step + 1, SDPO, found, rolled.trace.trace_id)
 
@@ -410,27 +416,8 @@ class ComposerReplicationTrainer(GRPOTrainer):
 
     # Plumbing
 
-    @property
-    def _is_training(self) -> bool:
-        model: Any = self.model
-        return bool(model.training)
-
-    @property
-    def _grpo_args(self) -> Any:
-        return self.args
-
-    @property
-    def _end_ids(self) -> list[int]:
-        ids: Any = self.eos_token_ids
-        return ids
-
-    @property
-    def _pad_id(self) -> int:
-        tokenizer: Any = self._tokenizer
-        return tokenizer.pad_token_id
-
     def _prompt_stream(self) -> PromptStream:
-        rows = self.args.per_device_train_batch_size * self._grpo_args.steps_per_generation
+        rows = self.args.per_device_train_batch_size * self.args.steps_per_generation
         if rows % int(self.num_generations or 1) or self.train_dataset is None:
             raise ValueError("dynamic sampling needs whole groups in each process and a dataset of prompts")
         return PromptStream(

@@ -146,14 +146,8 @@ class EpisodeQueue:
         sites: list[list[OnlineSite]] = [[] for _ in rollouts]
         told = dict(observed.metrics) if observed else {}
         if self._find_sites:
-            sites, dropped = self._find_sites(
-                [
-                    Rolled(
-                        trace, one.prompt_ids, one.completion_ids, one.sampled_mask, (), tuple(one.logprobs), one.broken
-                    )
-                    for trace, one in zip(traces, rollouts, strict=True)
-                ]
-            )
+            rolled = [one.rolled(trace) for trace, one in zip(traces, rollouts, strict=True)]
+            sites, dropped = self._find_sites(rolled)
             told |= {"sdpo/sites_per_rollout": sum(map(len, sites)) / len(rollouts)}
             told |= {f"sdpo/dropped/{reason}": float(lost) for reason, lost in dropped.items()}
         return queued_samples(rollouts, rewards, sites, number, told)

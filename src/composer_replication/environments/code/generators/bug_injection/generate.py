@@ -36,7 +36,8 @@ class Bug:
     symbol: Symbol
     operator: str
     text: str
-    line: int
+    function: FunctionNode
+    """As it is without the bug."""
 
 
 def propose(repository: Repository, coverage: CoverageMap, settings: GeneratorSettings) -> Iterator[Candidate]:
@@ -80,8 +81,8 @@ def bugs_by_operator(repository: Repository, symbols: list[Symbol], operator: st
             continue
         found = list(mutations(source, function, operator))
         if found:
-            splice, text = rng.choice(found)
-            yield Bug(symbol, operator, text, source.content.count(b"\n", 0, splice.start) + 1)
+            _, text = rng.choice(found)
+            yield Bug(symbol, operator, text, function)
 
 
 def source_of(repository: Repository, symbol: Symbol) -> SourceText | None:
@@ -92,9 +93,7 @@ def source_of(repository: Repository, symbol: Symbol) -> SourceText | None:
 
 
 def candidate(repository: Repository, coverage: CoverageMap, bug: Bug) -> Candidate:
-    source = source_of(repository, bug.symbol)
-    assert source is not None
-    function = source.functions[bug.symbol.name]
+    function = bug.function
     return Candidate(
         name=f"bug-{bug.symbol.name.replace('.', '-').lower()}-{bug.operator}-{content_id(bug.text)[:6]}",
         generator=NAME,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ...tasks.repository import Repository
 from ...tasks.symbols import Definition, Module, SourceIndex, parse_module, source_index
-from ...tasks.task import Symbol
+from ...tasks.task import Rejected, Symbol
 from ...tasks.trees import read_text
 from ..feature_deletion.import_time import Target, bound_names
 from ..feature_deletion.statement import documentation_of, signature
@@ -30,12 +30,6 @@ MAX_LINES = 1500
 HEADER = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 SAYS_NOTHING = re.compile(r"\s*(#.*|__version__\s*=.*|version\s*=.*)?\s*")
 """Lines that may stay when they were changed again: blank ones, comments and version numbers."""
-
-
-class NotTakenBack(Exception):
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason)
-        self.reason, self.detail = reason, detail
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,22 +111,22 @@ class CommitChange:
 
 
 def take_back(repository: Repository, history: GitHistory, commit: Commit, paths: list[str]) -> CommitChange:
-    """Raises `NotTakenBack` with the reason."""
+    """Raises `Rejected` with the reason."""
     if len(paths) > MAX_FILES:
-        raise NotTakenBack("too_large", f"{commit.id} {len(paths)} files")
+        raise Rejected("too_large", f"{commit.id} {len(paths)} files")
     edits: dict[str, str | None] = {}
     lines: dict[str, frozenset[int]] = {}
     for path in paths:
         if commit.changed[path] == "D" or not (repository.tree / path).is_file():
-            raise NotTakenBack("files_moved", f"{commit.id} {path}")
+            raise Rejected("files_moved", f"{commit.id} {path}")
         after = history.text(commit.id, path)
         before = history.text(commit.parents[0], path) if commit.changed[path] == "M" else ""
         if after is None or before is None:
-            raise NotTakenBack("files_moved", f"{commit.id} {path} is no text")
+            raise Rejected("files_moved", f"{commit.id} {path} is no text")
         current = read_text(repository.tree, path)
         found = taken_back(current, after, before)
         if found is None or (commit.changed[path] == "A" and current != after):
-            raise NotTakenBack("changed_since", f"{commit.id} {path}")
+            raise Rejected("changed_since", f"{commit.id} {path}")
         if found:
             edits[path] = apply(current, found) if commit.changed[path] == "M" else None
             written = (range(splice.start + 1, splice.end + 1) for splice in found)
@@ -142,11 +136,11 @@ def take_back(repository: Repository, history: GitHistory, commit: Commit, paths
         change = CommitChange(index, edits, lines, _touched_tests(index, history, commit))
         functions = change.functions
     except SyntaxError as error:
-        raise NotTakenBack("changed_since", f"{commit.id} {error}") from error
+        raise Rejected("changed_since", f"{commit.id} {error}") from error
     if not functions:
-        raise NotTakenBack("no_function", commit.id)
+        raise Rejected("no_function", commit.id)
     if sum(map(len, lines.values())) > MAX_LINES:
-        raise NotTakenBack("too_large", f"{commit.id} {sum(map(len, lines.values()))} lines")
+        raise Rejected("too_large", f"{commit.id} {sum(map(len, lines.values()))} lines")
     return change
 
 

@@ -17,14 +17,14 @@ from composer_replication.errors import UsageError
 from ...tasks.loading import is_test_path
 from ...tasks.repository import CoverageMap, Repository
 from ...tasks.symbols import source_index
-from ...tasks.task import Candidate, Grain, Rejection
+from ...tasks.task import Candidate, Grain, Rejected, Rejection
 from ...tasks.test_ids import test_function
 from ..bug_injection.generate import source_patterns
 from ..difficulty import static_difficulty
 from ..feature_deletion.example_tests import chosen_examples, possible_examples
 from ..feature_deletion.statement import DOCUMENTS
 from ..kinds import GeneratorSettings
-from .change import NotTakenBack, splices, take_back
+from .change import splices, take_back
 from .history import Commit, GitHistory, stretch_of
 from .statement import CommitWords, cleaned, is_revert, says_something, statements
 
@@ -48,7 +48,7 @@ def propose(
         name = _name(commit)
         try:
             candidate = _candidate(name, commit, history, repository, coverage)
-        except NotTakenBack as error:
+        except Rejected as error:
             yield Rejection(name, error.reason, error.detail)
             continue
         if not settings.grains or candidate.grain in settings.grains:
@@ -82,15 +82,15 @@ def _candidate(
     name: str, commit: Commit, history: GitHistory, repository: Repository, coverage: CoverageMap
 ) -> Candidate:
     if is_revert(commit.message):
-        raise NotTakenBack("revert", commit.id)
+        raise Rejected("revert", commit.id)
     change = take_back(repository, history, commit, _package_files(commit, repository))
     own_tests = frozenset(test for test in coverage.passing if test_function(test) in change.test_functions)
     if not own_tests:
-        raise NotTakenBack("tests_gone", commit.id)
+        raise Rejected("tests_gone", commit.id)
     message = cleaned(commit.message, history.people)
     message = message or cleaned(history.merged_messages(commit), history.people)
     if not says_something(message):
-        raise NotTakenBack("thin_message", f"{commit.id} {message[:100]}")
+        raise Rejected("thin_message", f"{commit.id} {message[:100]}")
     failing = own_tests.union(*(coverage.by_symbol.get(symbol, ()) for symbol in change.functions))
     examples = chosen_examples(repository, change.symbols, own_tests, MIN_UNSHOWN - 1)
     told = CommitWords(

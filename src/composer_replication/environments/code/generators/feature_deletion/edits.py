@@ -16,7 +16,7 @@ from ...tasks.repository import Repository
 from ...tasks.symbols import DefinitionNode, FunctionNode, Module, definition_nodes, read_module, source_index
 from ...tasks.task import Symbol
 from .cascade import Cascade, Removal, import_graph
-from .import_time import Target
+from .import_time import Target, by_path
 from .splices import InexactEdit, Marks, cut
 
 Mode = Literal["stub", "stub-nodoc", "remove", "remove-file"]
@@ -96,10 +96,7 @@ def _lost_tests(repository: Repository, removal: Removal) -> frozenset[str]:
 
 def _type_stubs(repository: Repository, removal: Removal) -> dict[str, str | None]:
     edits: dict[str, str | None] = {}
-    names: dict[str, set[str]] = {}
-    for path, name in removal.names:
-        names.setdefault(path, set()).add(name)
-    for path, gone in names.items():
+    for path, gone in by_path(removal.names).items():
         stub = read_module(repository, f"{path}i") if (repository.tree / f"{path}i").is_file() else None
         if stub is None:
             continue

@@ -24,7 +24,7 @@ from ..kinds import GeneratorSettings
 from .cascade import import_graph
 from .edits import MODES, Deletion, Mode, NotDeletable, delete
 from .example_tests import chosen_examples, possible_examples
-from .import_time import Target
+from .import_time import Target, by_path
 from .select import MIN_TESTS, Feature, Selector, leaves_guards
 from .statement import statements
 
@@ -104,7 +104,7 @@ class _Bench:
     def _naming_tests(self, deletion: Deletion) -> frozenset[str]:
         return frozenset(
             f"{path}::{definition.symbol.name.replace('.', '::')}"
-            for path, gone in _by_path(deletion.removed).items()
+            for path, gone in by_path(deletion.removed).items()
             if path in self.index.tests
             for definition in self.index.tests[path].definitions
             if definition.kind != "class" and gone & definition.mentions
@@ -130,13 +130,6 @@ class _Bench:
             reference.target in removed and not (reference.called and reference.target[1] in charged)
             for reference in self.graph.references(definition)
         )
-
-
-def _by_path(targets: Iterable[Target]) -> dict[str, set[str]]:
-    names: dict[str, set[str]] = {}
-    for path, name in targets:
-        names.setdefault(path, set()).add(name)
-    return names
 
 
 def _known_modes(wanted: tuple[str, ...]) -> tuple[Mode, ...]:

@@ -6,7 +6,7 @@ Bodies of functions do not run at import, nor does an `if __name__ == "__main__"
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -16,6 +16,13 @@ from ...tasks.task import Symbol
 
 Target = tuple[str, str]
 """Path of a module and a name in it; a name of a class is `Class.name`."""
+
+
+def by_path(targets: Iterable[Target]) -> dict[str, set[str]]:
+    names: dict[str, set[str]] = {}
+    for path, name in targets:
+        names.setdefault(path, set()).add(name)
+    return names
 
 
 class Use(NamedTuple):

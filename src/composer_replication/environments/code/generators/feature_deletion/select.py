@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...tasks.repository import CoverageMap
-from ...tasks.symbols import Definition, SourceIndex
+from ...tasks.symbols import Definition, SourceIndex, is_special
 from ...tasks.task import Grain, Symbol
 from ...tasks.test_ids import test_function
 from .import_time import ImportGraph, Target
@@ -182,7 +182,7 @@ class Selector:
             and len(definitions) == 1
             and definition.symbol not in self.coverage.import_time
             and definition.body_lines > 0
-            and (not _is_special(definition.short_name) or definition.short_name in ENTERED_BY_SYNTAX)
+            and (not is_special(definition.short_name) or definition.short_name in ENTERED_BY_SYNTAX)
         )
 
     def _can_go(self, definitions: tuple[Definition, ...]) -> bool:
@@ -190,20 +190,18 @@ class Selector:
         name = definition.short_name
         if definition.kind == "method":
             bases = [ast.unparse(base) for base in definition.owner.bases] if definition.owner else []
-            return not _is_special(name) and all(base == "object" for base in bases)
+            return not is_special(name) and all(base == "object" for base in bases)
         needed = self.index.mentioned_by.get(name, frozenset()) & self.coverage.import_time
         return (
             "." not in definition.symbol.name
             and not hasattr(builtins, name)
-            and not _is_special(name)
+            and not is_special(name)
             and not needed - self._members([definition.symbol])
         )
 
     def _symbols(self) -> Iterator[Feature]:
         for symbol, definition in self._eligible.items():
-            if _is_private(symbol.name) or _is_special(definition.short_name):
-                continue
-            if definition.body_lines >= MIN_BODY_LINES["symbol"]:
+            if not _is_private(symbol.name) and definition.body_lines >= MIN_BODY_LINES["symbol"]:
                 yield self._feature(symbol.name, "symbol", self._with_helpers(symbol))
 
     def _with_helpers(self, symbol: Symbol) -> set[Symbol]:
@@ -217,7 +215,7 @@ class Selector:
             named = {name for each in inside for name in self.index.definitions[each][0].mentions}
             for helper, definition in self._eligible.items():
                 name = definition.short_name
-                if helper in inside or name not in named or not name.startswith("_") or _is_special(name):
+                if helper in inside or name not in named or not name.startswith("_") or is_special(name):
                     continue
                 only_here = self.index.mentioned_by.get(name, frozenset()) <= inside
                 if only_here and name not in self.index.mentioned_at_import and self.tests_of(helper) <= tests:
@@ -246,11 +244,10 @@ class Selector:
         graph: networkx.Graph[object] = networkx.Graph()
         for symbol in self._eligible:
             graph.add_edges_from((symbol, test) for test in sorted(set(map(test_function, self.tests_of(symbol)))))
-        order = {symbol: place for place, symbol in enumerate(self._eligible)}
-        if not order:
+        if not self._eligible:
             return
         for community in networkx.community.louvain_communities(graph, seed=seed):
-            symbols = sorted((each for each in community if isinstance(each, Symbol)), key=order.__getitem__)
+            symbols = [each for each in community if isinstance(each, Symbol)]
             inside = [each for each in symbols if set(map(test_function, self.tests_of(each))) <= community]
             yield from self._joined("community", inside)
 
@@ -262,8 +259,8 @@ class Selector:
 
     def _chains(self) -> Iterator[Feature]:
         """A public symbol with all that it calls, in other files too, and that only its tests run."""
-        for symbol, definition in self._eligible.items():
-            if _is_private(symbol.name) or _is_special(definition.short_name):
+        for symbol in self._eligible:
+            if _is_private(symbol.name):
                 continue
             chosen, tests = self._with_helpers(symbol), self.tests_of(symbol)
             waiting = list(chosen)
@@ -338,8 +335,5 @@ def leaves_guards(failing: frozenset[str], grain: Grain, coverage: CoverageMap) 
 
 
 def _is_private(name: str) -> bool:
+    """Special ones too."""
     return any(part.startswith("_") for part in name.split("."))
-
-
-def _is_special(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")

@@ -107,7 +107,7 @@ class Analysis:
         sources = self.module.sources.get(node.id) if isinstance(node, ast.Name) else None
         return sources.expressions[0] if sources and sources.count == 1 and sources.expressions else node
 
-    def compares(self, call: ast.Call, inside: FunctionPlace) -> bool:
+    def compares(self, call: ast.Call) -> bool:
         """Whether the answer of an own function is that of a comparison."""
         name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
         found = [place.node for place in self._by_name.get(name, []) if not place.is_method or _is_self(call.func)]

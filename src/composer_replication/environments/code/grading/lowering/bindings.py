@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from . import pure
-from .values import Names, all_arguments, evaluate, is_iterator, target_names
+from .values import Names, all_arguments, evaluate, target_names
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -188,10 +188,8 @@ class Binder(ast.NodeVisitor):
 def decided_by_known(statement: ast.stmt, names: Names) -> bool:
     """Whether a statement runs its body the same number of times whatever the package does."""
     match statement:
-        case ast.If(test=test) | ast.While(test=test):
-            return evaluate(test, names).known
-        case ast.For(iter=iterable):
-            return evaluate(iterable, names).known or (is_iterator(iterable, names) and evaluate(iterable, names).known)
+        case ast.If(test=deciding) | ast.While(test=deciding) | ast.For(iter=deciding):
+            return evaluate(deciding, names).known
         case _:
             return False
 

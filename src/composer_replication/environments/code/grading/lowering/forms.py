@@ -190,7 +190,7 @@ def _is_assertion(node: ast.AST, names: Names) -> str:
     return origin if origin in PYTEST_ASSERTIONS else ""
 
 
-def uses_of_outcome(function: ast.AST, names: Names) -> dict[str, bool]:
+def uses_of_outcome(function: ast.AST, names: Names) -> set[str]:
     """Names that hold what `raises` gives back, where they are read."""
     held: set[str] = set()
     for node in ast.walk(function):
@@ -201,9 +201,8 @@ def uses_of_outcome(function: ast.AST, names: Names) -> dict[str, bool]:
         elif isinstance(node, ast.Assign) and raising(node.value, names) is not None:
             held.update(target.id for target in node.targets if isinstance(target, ast.Name))
     read = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-    whole = {node.id for node in read if node.id in held}
     parts = [node for node in ast.walk(function) if isinstance(node, ast.Attribute)]
     allowed = {id(node.value) for node in parts if node.attr in OUTCOME_PARTS}
     if any(node.id in held and id(node) not in allowed for node in read):
         raise UnlowerableError("details of an exception's catcher")
-    return dict.fromkeys(whole, True)
+    return {node.id for node in read if node.id in held}

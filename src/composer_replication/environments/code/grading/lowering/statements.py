@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .analysis import Analysis, FunctionPlace
-from .comparisons import AssertedComparison, comparisons, shows_members
+from .comparisons import KINDS, AssertedComparison, comparisons, shows_members
 from .data import KNOWN, OBSERVE, SEEN, LoweredCheck, UnlowerableError
 from .forms import (
     PAIRS,
@@ -28,20 +28,10 @@ from .forms import (
 )
 from .values import Liveness, Names, Value, evaluate
 
-IN_PROCESS: dict[str, type[ast.cmpop]] = {
-    "eq": ast.Eq,
-    "lt": ast.Lt,
-    "le": ast.LtE,
-    "gt": ast.Gt,
-    "ge": ast.GtE,
-    "in": ast.In,
-    "is": ast.Is,
-    "ne": ast.Eq,
-    "not_in": ast.In,
-    "is_not": ast.Is,
-}
+DENYING: dict[str, type[ast.cmpop]] = {"ne": ast.Eq, "not_in": ast.In, "is_not": ast.Is}
+"""The opposite is asked, and the answer must be no."""
+IN_PROCESS = {kind: operator for operator, kind in KINDS.items()} | DENYING
 Node = TypeVar("Node", bound=ast.AST)
-DENYING = ("ne", "not_in", "is_not")
 
 
 @dataclass
@@ -70,7 +60,6 @@ class Body:
         self.numbers = numbers
         self.names: Names = analysis.names(place)
         self.outcomes = uses_of_outcome(place.node, self.names)
-        self.own: set[int] = set()
 
     def lowered(self) -> list[ast.stmt]:
         body = self._all(self.place.node.body, hoist=self.place in self.analysis.called)
@@ -201,7 +190,7 @@ class Body:
             body = node.body if node.orelse else node.body[:-1]
             number = len(self.numbers.checks)
             caught = f"_caught_{number}"
-            self.outcomes[caught] = True
+            self.outcomes.add(caught)
             found = self._raises(Raising(expected, None, None), body, caught)
             if handler.name:
                 found.append(
@@ -272,9 +261,7 @@ class Body:
     def _refuse_own_comparison(self, comparison: AssertedComparison) -> None:
         """`assert same(f(x), y)`, where a function of the file does the comparing."""
         calls = [node for node in ast.walk(comparison.operands[0]) if isinstance(node, ast.Call)]
-        if comparison.kind in ("truth", "falsehood") and any(
-            self.analysis.compares(call, self.place) for call in calls
-        ):
+        if comparison.kind in ("truth", "falsehood") and any(map(self.analysis.compares, calls)):
             raise UnlowerableError("a comparison in a helper's answer")
 
     def _answered(self, number: int, comparison: AssertedComparison, hoist: bool) -> list[ast.stmt]:

@@ -25,7 +25,7 @@ from composer_replication.environments.protocol import Episode
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import content_id
 
-from ....lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
+from ....lessons.online_sites import OnlineSite, TraceHinter, find_online_sites
 from ....models.tokens import ChatTokens
 from ....rollouts.environment_steps import FreeSteps
 from ....rollouts.playing import closed, rollout_settings, started
@@ -87,9 +87,7 @@ class EpisodePlayer:
         sdpo = self.config.channel(SdpoSettings)
         if not sdpo.weight or sdpo.source != "rollouts":
             return [], Counter()
-        ids = rollout.prompt_ids, rollout.completion_ids, rollout.sampled_mask
-        rolled = Rolled(trace, *ids, broken=rollout.broken)
-        limit = self.config.training.max_tokens
+        rolled, limit = rollout.rolled(trace), self.config.training.max_tokens
         (sites,), left_out = find_online_sites([rolled], self.hinter, self.tokens, sdpo, max_teacher_tokens=limit)
         return sites, left_out
 

@@ -68,10 +68,7 @@ class Encoder:
         self._nodes = 0
         try:
             return self._form(value, ())
-        except (NoPlainForm, RecursionError):
-            return OPAQUE
-        except Exception:
-            # Attributes and descriptors of the submission may raise anything.
+        except Exception:  # attributes and descriptors of the submission may raise anything
             return OPAQUE
 
     def _form(self, value: Any, outer: tuple[int, ...]) -> Form:
