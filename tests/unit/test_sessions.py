@@ -272,18 +272,18 @@ def kind(turns, sessions, found_sessions=9, too_long=0, more_fit=False):
 
 
 @pytest.mark.parametrize(
-    ("few", "helps"),
+    ("tasks", "few", "helps"),
     [
-        (kind(4, 4, more_fit=True), "new training: recompose fork runs/a runs/a-tasks-5 --set evaluation.tasks=5"),
-        (kind(4, 4, too_long=9), "--set training.max_tokens=4096"),
-        (kind(4, 4, found_sessions=4, too_long=9), "--set evaluation.held_out_sessions=0.4"),
+        (4, kind(4, 4, more_fit=True), "new training: recompose fork runs/a runs/a-tasks-5 --set evaluation.tasks=5"),
+        (8, kind(8, 4, too_long=9, more_fit=True), "--set training.max_tokens=4096"),
+        (8, kind(8, 4, found_sessions=4, too_long=9, more_fit=True), "--set evaluation.held_out_sessions=0.4"),
     ],
 )  # fmt: skip
-def test_it_is_foretold_when_too_few_can_be_measured_and_what_helps(few, helps):
-    config, place = Config(), Path("runs/a")
+def test_it_is_foretold_when_too_few_can_be_measured_and_what_helps(tasks, few, helps):
+    config, place = Config(evaluation=EvaluationConfig(tasks=tasks)), Path("runs/a")
     enough, rows = kind(8, 5), [row_of("corrections", *[0.1] * 4)]
     told = told_too_few(place, config, {"good turns": enough, "corrections": few})
-    assert "This will be too few to tell, below 5 sessions: corrections 4 (4 sessions" in told and helps in told
+    assert f"This will be too few to tell, below 5 sessions: corrections {tasks} (4 sessions" in told and helps in told
     assert "conclude nothing" not in told and "conclude nothing" in told_too_few(place, config, {"corrections": few})
     command = next_step(place, config, rows, {"corrections": few})
     assert told.endswith(command) and problem(command.removeprefix("recompose ")) is None
@@ -291,6 +291,12 @@ def test_it_is_foretold_when_too_few_can_be_measured_and_what_helps(few, helps):
     # By the same rule as the verdict, which five sessions change.
     assert row_of("good turns", *[0.1, 0.2] * 2).verdict == "too few to tell"
     assert row_of("good turns", *[0.1, 0.2] * 2, 0.3).verdict == "better"
+
+
+def test_a_run_that_is_the_folder_itself_has_one_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = next_step(Path(), Config(), [], {})
+    assert command.startswith(f"recompose fork . {tmp_path}-held_out_sessions-0.4 --set ")
 
 
 def test_what_is_left_out_is_told_with_its_reason():

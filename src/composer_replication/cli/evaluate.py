@@ -45,7 +45,7 @@ def evaluate(
         Parameter(help="Of a training that has not ended: latest, or a step. Goes into RUN-checkpoint-STEP."),
     ] = None,
     sites: Annotated[int, Parameter(help="Error turns that --probe looks at.")] = 256,
-    dry_run: Annotated[bool, Parameter(negative="", help="With --on sessions: only tell how long it takes, and what it can tell.")] = False,
+    dry_run: Annotated[bool, Parameter(negative="", help="With --on sessions: tell its time and its reach.")] = False,
     json: Json = False,
 ) -> None:
     """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html.

@@ -112,7 +112,7 @@ def told_sessions_time(foreseen: TimeForeseen) -> str:
         f"Time of `evaluate --on sessions`: about {clock(foreseen['reading_s'])} on {foreseen['hardware']} until "
         f"{turns - written} turns are read before and after training, then at most {clock(foreseen['writing_s'])} "
         f"until {written} are written."
-        + f" {kept} of {foreseen['passes']} passes are kept, and not counted in this." * bool(kept)
+        + f" {kept} of {2 * turns} passes are kept, and not counted in this." * bool(kept)
         + f"\n{foreseen['too_few']}" * bool(foreseen["too_few"])
     )
 

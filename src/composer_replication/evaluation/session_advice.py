@@ -45,32 +45,33 @@ def told_too_few(place: Path, config: Config, kinds: Kinds) -> str | None:
 
 def remedy(place: Path, config: Config, kinds: Kinds) -> tuple[str, str]:
     """Of measures with too few sessions: what helps, and the command for it."""
-    few = [kinds[name] for name in too_few(kinds)]
-    if any(kind["more_fit"] for kind in few):
+    few, room = [kinds[name] for name in too_few(kinds)], config.training.max_tokens
+    # Each session gives a turn before any gives two, so more turns are more sessions only below that.
+    if config.evaluation.tasks < FEWEST_TO_TELL and any(kind["more_fit"] for kind in few):
         return "More fit, without a new training", forked(place, "evaluation.tasks", FEWEST_TO_TELL)
     if any(kind["too_long"] and kind["found_sessions"] >= FEWEST_TO_TELL for kind in few):
-        return "Longer contexts fit more, and train anew", forked(place, MAX_TOKENS, 2 * config.training.max_tokens)
+        return "Longer contexts fit more, in a run that trains with them", forked(place, MAX_TOKENS, 2 * room)
     share = config.evaluation.held_out_sessions
     share = min(0.5, 2 * share) or 0.2 if share < 0.5 else round((1 + share) / 2, 2)
-    return "More sessions help, or a larger share of them held out, and train anew", forked(place, HELD_OUT, share)
+    return "More sessions help, or more held out, in a run that trains without them", forked(place, HELD_OUT, share)
 
 
 def doubt(row: Change, place: Path, config: Config) -> str:
     """About turns that were cut off."""
-    what = "without a new training" if not config.training.rollouts else "with a new training"
+    command = longer_turns(place, config)
+    how = "with" if config.training.rollouts or TURN not in command else "without"
     return (
         f"{row.measure}: {row.cut_off} of {row.wrong} wrong ones are cut off at {TURN} = "
         f"{config.training.max_turn_tokens}, so this row tells more of the limit than of the model. "
-        f"A larger one, {what}: {longer_turns(place, config)}"
+        f"More room, {how} a new training: {command}"
     )
 
 
 def longer_turns(place: Path, config: Config) -> str:
-    """They take from the room of the context, so that is not to be filled by them."""
+    """They take from the room of the context, at most half of it."""
     most, room = config.training.max_turn_tokens, config.training.max_tokens
-    if most >= room // 2:
-        return forked(place, MAX_TOKENS, 2 * room)
-    return forked(place, TURN, min(4 * most, room // 2))
+    is_half = most >= room // 2
+    return forked(place, *((MAX_TOKENS, 2 * room) if is_half else (TURN, min(4 * most, room // 2))))
 
 
 def next_step(place: Path, config: Config, rows: Sequence[Change], kinds: Kinds) -> str:
@@ -91,7 +92,8 @@ def next_step(place: Path, config: Config, rows: Sequence[Change], kinds: Kinds)
 
 def forked(place: Path, setting: str, value: float) -> str:
     """Into a folder beside it that is called by what is other there."""
-    new = place.with_name(f"{place.name}-{setting.split('.')[1]}-{value}")
+    named = place if place.name else place.resolve()
+    new = named.with_name(f"{named.name}-{setting.split('.')[1]}-{value}")
     return f"recompose fork {quoted(place)} {quoted(new)} --set {setting}={value}"
 
 

@@ -1,6 +1,4 @@
-"""Which turns of held-out sessions are measured: of each kind as many as asked for, of those that the policy can be
-shown, and of as many sessions as have one.
-"""
+"""Which turns of held-out sessions are measured: of each kind some that fit, of as many sessions as have one."""
 
 from __future__ import annotations
 
@@ -53,9 +51,8 @@ class DrawnKind(TypedDict):
     found_turns: int
     found_sessions: int
     too_long: int
-    """Of those that were looked at: even in a window they do not fit into `training.max_tokens`."""
+    """For `training.max_tokens` even in a window, of those that were looked at."""
     refused: int
-    """By the chat template."""
     more_fit: bool
 
 
@@ -67,16 +64,16 @@ def turns_by_kind(
 ) -> dict[Measure, list[HeldOutTurn]]:
     """All that could be measured. Turns to be written come last: they cost many times as much, and the others tell
     something alone."""
+
+    def compared(kind: Measure, two: Iterable[TwoActions]) -> list[HeldOutTurn]:
+        return [HeldOutTurn(kind, one.trace, one.turn, (one.better, one.worse)) for one in two]
+
+    good, wrong = good_turns(traces, sites), error_turns(traces, sites)
     return {
-        "corrections": [_compared("corrections", one) for one in corrections(traces, sites)],
-        "preferred": [_compared("preferred", one) for one in preferred(traces, pairs)],
-        "good turns": [
-            HeldOutTurn("good turns", trace, turn, (trace.messages[trace.turns[turn].start],))
-            for trace, turn in good_turns(traces, sites)
-        ],
-        "rewritten": [
-            HeldOutTurn("rewritten", trace, site.turn, site=site) for trace, site in error_turns(traces, sites)
-        ],
+        "corrections": compared("corrections", corrections(traces, sites)),
+        "preferred": compared("preferred", preferred(traces, pairs)),
+        "good turns": [HeldOutTurn("good turns", t, at, (t.messages[t.turns[at].start],)) for t, at in good],
+        "rewritten": [HeldOutTurn("rewritten", trace, site.turn, site=site) for trace, site in wrong],
     }
 
 
@@ -95,9 +92,9 @@ def draw_turns(
         chosen = fitting[:at_most]
         drawn[kind] = DrawnKind(
             turns=len(chosen),
-            sessions=_sessions(one.turn for one in chosen),
+            sessions=len({one.turn.trace.trace_id for one in chosen}),
             found_turns=len(found),
-            found_sessions=_sessions(found),
+            found_sessions=len({one.trace.trace_id for one in found}),
             too_long=missed["too_long"],
             refused=missed["refused"],
             more_fit=len(fitting) > at_most,
@@ -110,29 +107,16 @@ def _fitting(found: Iterable[HeldOutTurn], show: Shower, missed: Counter[WhyNot]
     by_session: dict[str, list[HeldOutTurn]] = defaultdict(list)
     for one in sorted(found, key=_order):
         by_session[one.trace.trace_id].append(one)
-
-    def of_session(turns: Iterable[HeldOutTurn]) -> Iterator[ShownTurn]:
-        for one in turns:
+    waiting = deque(map(iter, by_session.values()))
+    while waiting:
+        session = waiting.popleft()
+        for one in session:
             shown = show(one)
             if isinstance(shown, ShownTurn):
                 yield shown
-            else:
-                missed[shown] += 1
-
-    waiting = deque(map(of_session, by_session.values()))
-    while waiting:
-        session = waiting.popleft()
-        if shown := next(session, None):
-            yield shown
-            waiting.append(session)
-
-
-def _sessions(turns: Iterable[HeldOutTurn]) -> int:
-    return len({one.trace.trace_id for one in turns})
-
-
-def _compared(measure: Measure, two: TwoActions) -> HeldOutTurn:
-    return HeldOutTurn(measure, two.trace, two.turn, (two.better, two.worse))
+                waiting.append(session)
+                break
+            missed[shown] += 1
 
 
 def _order(one: HeldOutTurn) -> str:

@@ -37,7 +37,6 @@ TURNS_TO_CORRECT = 3
 """How long after an error a call of the same tool still counts as its correction."""
 FEWEST_SESSIONS = 2
 CUT_OFF = "cut off"
-"""Why a turn that did not end in time is wrong."""
 Verdict = Literal["better", "worse", "not clear"] | NoInterval
 
 
@@ -61,9 +60,8 @@ class Change(Record):
     after: Said
     difference: Said
     wrong: int = 0
-    """Turns that were written and are wrong, before and after."""
+    """Turns that were written and are wrong, before and after; `cut_off` of these did not end in time."""
     cut_off: int = 0
-    """Of these, those that did not end in time."""
 
     @property
     def is_doubtful(self) -> bool:
@@ -204,10 +202,9 @@ def changes(found: Sequence[TurnMeasure]) -> tuple[list[Change], dict[Measure, s
             there = f"{counted(len(paired), 'turn')} in {counted(len(sessions), 'held-out session')}"
             missing[measure] = f"{there}; needs turns of {FEWEST_SESSIONS} sessions"
         else:
-            reasons = [one.reason for one in found if one.measure == measure and (one.trace_id, one.turn) in paired]
-            wrong = len(reasons) - reasons.count(None)
-            row = _change(measure, paired)
-            rows.append(row.model_copy(update={"wrong": wrong, "cut_off": reasons.count(CUT_OFF)}))
+            reasons = [one.reason for one in found if one.measure == measure and one.reason]
+            counts = {"wrong": len(reasons), "cut_off": reasons.count(CUT_OFF)}
+            rows.append(_change(measure, paired).model_copy(update=counts))
     return rows, missing
 
 

@@ -64,7 +64,7 @@ class Parts(Generic[AnyRecord]):
                 self._writer.add(found)
                 self.records += records
                 return records
-        self.kept.discard(key)
+            self.kept.discard(key)
         return None
 
     def add(self, key: str, records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:

@@ -38,11 +38,6 @@ class TurnToMeasure(NamedTuple):
     """Under one policy on an idle machine; of a turn that is written, at its limit."""
 
 
-class TurnsToMeasure(NamedTuple):
-    turns: list[TurnToMeasure]
-    kinds: dict[Measure, DrawnKind]
-
-
 class Pass(NamedTuple):
     """A turn under one of the two policies."""
 
@@ -57,7 +52,6 @@ class TimeForeseen(TypedDict):
 
     turns: int
     written: int
-    passes: int
     passes_kept: int
     reading_s: float
     writing_s: float
@@ -68,7 +62,7 @@ class TimeForeseen(TypedDict):
 
 def turns_to_measure(
     run: Run, environment: Environment | None, traces: Sequence[Trace], on_gpu: bool
-) -> TurnsToMeasure | None:
+) -> tuple[list[TurnToMeasure], dict[Measure, DrawnKind]] | None:
     """None where the model's tokenizer or config is not here."""
     from composer_replication.evaluation.session_drawing import draw_turns, shower, turns_by_kind
     from composer_replication.training.models.loading import Policy
@@ -96,7 +90,7 @@ def turns_to_measure(
 
     show = shower(rendered, failed_calls(sites), most)
     drawn, kinds = draw_turns(turns_by_kind(traces, sites, pairs), show, config.evaluation.tasks)
-    return TurnsToMeasure([TurnToMeasure(one, foreseen_s(one)) for one in drawn], kinds)
+    return [TurnToMeasure(one, foreseen_s(one)) for one in drawn], kinds
 
 
 def both_fit(run: Run) -> bool:
@@ -151,7 +145,6 @@ def time_foreseen(run: Run, environment: Environment, on_gpu: bool) -> TimeFores
     return TimeForeseen(
         turns=len(turns),
         written=sum(one.shown.is_written for one in turns),
-        passes=2 * len(turns),
         passes_kept=2 * len(turns) - len(left),
         reading_s=round(reading_s, 1),
         writing_s=round(writing_s, 1),

@@ -29,7 +29,6 @@ def measure(run: Run, progress: Progress) -> None:
     from composer_replication.evaluation.model_card import write_card
     from composer_replication.evaluation.session_advice import told_too_few, what_is_measured
     from composer_replication.evaluation.session_reading import SessionReader
-    from composer_replication.evaluation.session_report import write_page
     from composer_replication.evaluation.sessions import TurnMeasure
     from composer_replication.training.libraries import load_libraries
 
@@ -41,13 +40,14 @@ def measure(run: Run, progress: Progress) -> None:
     most, traces = config.training.max_turn_tokens, held_out_sessions(run)
     found = turns_to_measure(run, None, traces, device_type() == "cuda")
     assert found is not None, "the folder of the policy has a tokenizer and a config"
-    passes, is_both = passes_of(run, found.turns), both_fit(run)
+    turns, kinds = found
+    passes, is_both = passes_of(run, turns), both_fit(run)
     first_written = sum(not one.turn.shown.is_written for one in passes)
     with ExitStack() as stack:
         judge = _judge(stack.enter_context(open_environment(config)) if any(t.task_id for t in traces) else None)
         parts = stack.enter_context(Parts(stage, TurnMeasure, [one.key for one in passes], "passes", progress))
-        progress.note(f"sessions: {what_is_measured(found.kinds, config.training.max_tokens)}")
-        if few := told_too_few(run.path, config, found.kinds):
+        progress.note(f"sessions: {what_is_measured(kinds, config.training.max_tokens)}")
+        if few := told_too_few(run.path, config, kinds):
             progress.note(few)
         place = MeasuringPlace(passes, parts, most, progress)
         stack.enter_context(repeating(place.tell, SECONDS_OF_SILENCE))
@@ -73,15 +73,10 @@ def measure(run: Run, progress: Progress) -> None:
                 parts.take(later.key)
             _tell_rows(parts.records, passes, progress)
             raise
-    counts = {
-        "sessions": len(traces),
-        "turns": len(found.turns),
-        "kinds": found.kinds,
-        "tools_not_shown": states_without_tools(run, traces),
-    }
+    counts = {"sessions": len(traces), "turns": len(turns), "kinds": kinds}
+    counts["tools_not_shown"] = states_without_tools(run, traces)
     stage.seal(parts.close(), counts, [run.stage("training"), run.stage("ingestion")], started)
     write_card(run)
-    write_page(run)
 
 
 class MeasuringPlace:
