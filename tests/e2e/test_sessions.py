@@ -363,8 +363,8 @@ def test_two_large_models_are_in_memory_one_after_the_other(trained, whole, tmp_
         sessions_stage.measure(run, notes)
     read = 2 * trained.stage("training").counts["held_out_sessions"]
     assert notes.lines[-1] == (
-        "so far no row: one needs turns of 2 sessions under both models, and the second model begins at pass "
-        f"{read + 1} of {3 * read}"
+        "so far no row: one needs turns of one kind of 2 sessions under both models, and the second model begins at "
+        f"pass {read + 1} of {3 * read}"
     )
     sessions_stage.measure(run, notes)
     assert loaded == ["policy", "policy", "training", "policy"], "the first comes again to write"

@@ -126,8 +126,8 @@ def _tell_rows(measured: Sequence[TurnMeasure], passes: Sequence[Pass], progress
     if not rows and passes:
         first = next(number for number, one in enumerate(passes, 1) if one.phase != passes[0].phase)
         progress.note(
-            f"so far no row: one needs turns of {FEWEST_SESSIONS} sessions under both models, and the second model "
-            f"begins at pass {first} of {len(passes)}"
+            f"so far no row: one needs turns of one kind of {FEWEST_SESSIONS} sessions under both models"
+            + f", and the second model begins at pass {first} of {len(passes)}" * (len(measured) < first)
         )
 
 
