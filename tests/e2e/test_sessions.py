@@ -18,6 +18,7 @@ import pytest
 from composer_replication.cli.evaluate import evaluate
 from composer_replication.cli.fork import fork
 from composer_replication.cli.main import main
+from composer_replication.cli.progress import PlainLines
 from composer_replication.cli.train import train as train_verb
 from composer_replication.config import Config, EvaluationConfig, ToolboxConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.toolbox import Call, ToolboxEpisode, make_task, next_call, trace_of
@@ -30,8 +31,10 @@ from composer_replication.progress import Silent
 from composer_replication.records import ErrorSite, Trace
 from composer_replication.runs import Run
 from composer_replication.stages import evaluation as evaluation_stage
+from composer_replication.stages import session_turns
 from composer_replication.stages import sessions as sessions_stage
 from composer_replication.stages.held_out import held_out_of
+from composer_replication.store import kept_shards
 from composer_replication.training import running
 from composer_replication.training.models import states
 from composer_replication.training.rollouts import sampling, state_samples
@@ -167,10 +170,13 @@ def test_both_policies_are_measured_on_the_same_turns(trained, capsys):
     known = held_out_of(trained)
     turns = sum(len(one.turns) for one in trained.stage("ingestion").read(Trace) if one.trace_id in known and one.tools)
     assert told["tools_not_shown"] == turns > 0, "the template of tiny writes no tools"
-    assert f"{held_out} sessions that training did not see" in shown and "Not measured: preferred" in shown
+    assert f"{held_out} sessions held out; each row counts" in shown and "Not measured: preferred" in shown
     last = " ".join(shown.split("Conclusion: ")[1].split())
     assert last.startswith(f"{told['conclusion']} on sessions that training did not see (good turns ")
-    assert last.endswith(f"every turn lies in {trained.path / 'sessions'}.")
+    assert last.endswith(f"every turn lies in {trained.path / 'sessions.html'}. next: {told['next']}")
+    page = (trained.path / "sessions.html").read_text()
+    assert all(f"recompose show {trained.path} {one.trace_id}:{one.turn}" in page for one in found)
+    assert told["conclusion"] in page
 
 
 def test_a_run_of_sessions_alone_says_first_that_tasks_are_not_its_sessions(tmp_path, capsys):
@@ -193,16 +199,24 @@ def test_a_measurement_that_was_stopped_and_killed_goes_on(trained, whole, tmp_p
     root = Path(__file__).parents[2]
     killed = subprocess.run([sys.executable, "-c", KILLED, path, str(total // 2)], cwd=root, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert "sessions: goes on, as 2 of " in killed.stderr.decode()
+    assert "sessions: goes on, as 1 of " in killed.stderr.decode()
+    kept = len(kept_shards(path / "sessions"))
+    evaluate(path, on="sessions", dry_run=True, json=True)
+    foreseen = json.loads(capsys.readouterr().out)
+    turns, passes = foreseen["turns"], 2 * foreseen["turns"]
+    assert foreseen["passes_kept"] == kept > 1
     loaded, load = [], sessions_stage.load_own
     monkeypatch.setattr(sessions_stage, "load_own", lambda run, noun: loaded.append(noun) or load(run, noun))
     asked = watch(monkeypatch)
+    steps = []
+    monkeypatch.setattr(PlainLines, "step", lambda lines, done, total, *more: steps.append((done, total)))
     evaluate(path, on="sessions")
-    turns = Run.open(path).stage("sessions").counts["turns"]
-    assert f"of {2 * turns} turns are measured already" in capsys.readouterr().err
+    assert turns == Run.open(path).stage("sessions").counts["turns"]
+    assert f"sessions: goes on, as {kept} of {passes} passes are measured already" in capsys.readouterr().err
+    assert steps[0] == (kept + 1, passes) and steps[-1] == (passes, passes)
     # Twice a turn was stopped, and a correction asks twice.
     assert total <= 3 + (total // 2 - 1) + len(asked) <= total + 2
-    assert loaded == ["training", "policy"], "the first comes again to write, with nothing left to read"
+    assert sorted(loaded) == ["policy", "training"], "both are held, and loaded once"
     assert measured(path) == measured(whole[0])
     assert not (path / "sessions" / "unfinished").exists()
 
@@ -229,9 +243,9 @@ def final_turns(run, measure):
     return len({(one.trace_id, one.turn) for one in run.stage("sessions").read(TurnMeasure) if one.measure == measure})
 
 
-def test_an_interrupt_tells_the_rows_and_how_many_turns_are_kept(trained, whole, tmp_path, monkeypatch, capsys):
+def test_an_interrupt_tells_the_rows_and_how_many_passes_are_kept(trained, whole, tmp_path, monkeypatch, capsys):
     path = shutil.copytree(trained.path, tmp_path / "run", ignore=shutil.ignore_patterns("sessions"))
-    turns = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure))
+    passes = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure))
     watch(monkeypatch, whole[1], interrupt)
     monkeypatch.setattr(sys, "argv", ["recompose", "evaluate", str(path), "--on", "sessions"])
     # Run here, they would shut down the sandboxes of all later tests.
@@ -241,7 +255,7 @@ def test_an_interrupt_tells_the_rows_and_how_many_turns_are_kept(trained, whole,
         main()
     told = capsys.readouterr().err
     assert ended.value.code == 130
-    assert f"error: interrupted, {turns - 1} of {turns} turns are kept; next: run the same command again" in told
+    assert f"error: interrupted, {passes - 1} of {passes} passes are kept; next: run the same command again" in told
     # Of the last kind all turns but one were measured under both.
     assert f"so far: rewritten {1.0:.3f} before" in told
     assert f"({final_turns(Run.open(whole[0]), 'rewritten') - 1} turns" in told.split("so far: rewritten")[1]
@@ -264,7 +278,7 @@ def test_a_turn_that_takes_long_tells_its_tokens(trained, tmp_path, monkeypatch)
     found = run.stage("sessions").read(TurnMeasure)
     written, read = final_turns(run, "rewritten"), sum(one.measure != "rewritten" for one in found)
     first = next(line for line in said.said if " tokens" in line)
-    assert re.fullmatch(rf"{read}/{len(found)} writing turn 1 of {written}, after training: \d+ of 32 tokens", first)
+    assert re.fullmatch(rf"{read}/{len(found)} writing turn 1 of {written}, before training: \d+ of 32 tokens", first)
     assert said.said[-1] == f"{len(found)}/{len(found)} "
 
 
@@ -276,12 +290,17 @@ def test_the_time_is_told_before_training_and_before_measuring(trained, whole, t
     before = json.loads(capsys.readouterr().out)["sessions_time"]
     assert (before["turns"], before["written"]) == (3 * held_out, held_out)
     assert before["writing_s"] > before["reading_s"] > 0
-    evaluate(whole[0], on="sessions", dry_run=True, json=True)
+    unmeasured = shutil.copytree(trained.path, tmp_path / "unmeasured", ignore=shutil.ignore_patterns("sessions"))
+    evaluate(unmeasured, on="sessions", dry_run=True, json=True)
     found = json.loads(capsys.readouterr().out)
-    assert {key: found[key] for key in before} == before
-    evaluate(whole[0], on="sessions", dry_run=True)
+    assert {key: found[key] for key in before} == before and before["too_few"] is None
+    evaluate(unmeasured, on="sessions", dry_run=True)
     told = capsys.readouterr().out
     assert f"until {2 * held_out} turns are read" in told and f"until {held_out} are written." in told
+    evaluate(whole[0], on="sessions", dry_run=True)
+    told = capsys.readouterr().out
+    assert "at most 0 s until" in told
+    assert f"{6 * held_out} of {6 * held_out} passes are kept, and not counted in this." in told
     with pytest.raises(UsageError, match="--dry-run is for --on sessions"):
         evaluate(whole[0], dry_run=True)
 
@@ -289,11 +308,11 @@ def test_the_time_is_told_before_training_and_before_measuring(trained, whole, t
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_fork_that_measures_fewer_turns_measures_none_again(trained, whole, tmp_path, monkeypatch, capsys, is_whole):
     path = whole[0] if is_whole else stopped(trained, tmp_path / "run", whole[1])
-    turns = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure)) - (not is_whole)
+    passes = len(Run.open(whole[0]).stage("sessions").read(TurnMeasure)) - (not is_whole)
     fork(path, tmp_path / "fewer", changes=("evaluation.tasks=3",))
-    assert f"kept       {turns} measured turns of sessions\n" in capsys.readouterr().out
+    assert f"kept       {passes} passes over turns of sessions\n" in capsys.readouterr().out
     fork(path, tmp_path / "other", changes=("evaluation.samples=3",))
-    assert f"dropped    {turns} measured turns of sessions, which are measured again" in capsys.readouterr().out
+    assert f"dropped    {passes} passes over turns of sessions, which are measured again" in capsys.readouterr().out
     asked = watch(monkeypatch)
     evaluate(tmp_path / "fewer", on="sessions")
     assert not asked
@@ -312,7 +331,9 @@ class Notes(Silent):
 def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monkeypatch):
     path = stopped(trained, tmp_path / "run", whole[1] // 4)
     asked = watch(monkeypatch, 1, interrupt)
-    for change, is_found in (("nothing", True), ("model", False), ("setting", False), ("turns", False)):
+    kept = len(kept_shards(path / "sessions"))
+    assert kept % 2 == 0, "before and after"
+    for change, found in (("nothing", kept), ("model", kept // 2), ("setting", 0), ("turns", 0)):
         run = Run.open(shutil.copytree(path, tmp_path / change))
         if change == "model":
             shutil.copytree(run.path / "training" / "model", run.path / "policy" / "model", dirs_exist_ok=True)
@@ -327,9 +348,44 @@ def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monk
         asked.clear()
         with pytest.raises(KeyboardInterrupt):
             sessions_stage.measure(run, notes)
-        *gone_on, plan = notes.lines
-        assert [line.startswith("sessions: goes on") for line in gone_on] == [True] * is_found, change
-        assert " turns fit and are measured, before and after training: " in plan
+        *gone_on, plan = [line for line in notes.lines if not line.startswith("so far")]
+        assert [line.split(" of ")[0] for line in gone_on] == [f"sessions: goes on, as {found}"] * (found > 0), change
+        assert " turns, each before and after training (" in plan
+
+
+def test_two_large_models_are_in_memory_one_after_the_other(trained, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(session_turns, "BOTH_FIT_BYTES", 0)
+    run = Run.open(shutil.copytree(trained.path, tmp_path / "run", ignore=shutil.ignore_patterns("sessions")))
+    loaded, load, notes = [], sessions_stage.load_own, Notes()
+    monkeypatch.setattr(sessions_stage, "load_own", lambda run, noun: loaded.append(noun) or load(run, noun))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        watch(patch, 10, interrupt)
+        sessions_stage.measure(run, notes)
+    read = 2 * trained.stage("training").counts["held_out_sessions"]
+    assert notes.lines[-1] == (
+        "so far no row: one needs turns of one kind of 2 sessions under both models, and the second model begins at "
+        f"pass {read + 1} of {3 * read}"
+    )
+    sessions_stage.measure(run, notes)
+    assert loaded == ["policy", "policy", "training", "policy"], "the first comes again to write"
+    found, together = (set(each.stage("sessions").read(TurnMeasure)) for each in (run, Run.open(whole[0])))
+    assert found == together
+
+
+def test_what_is_too_few_is_foretold_before_training_and_before_measuring(tmp_path, capsys):
+    path = run_of(tmp_path / "run", 0.3, 10)
+    for noun in ("sites", "hints"):
+        run_stage(Run.open(path), noun, Silent())
+    train_verb(path, dry_run=True)
+    told = capsys.readouterr().out
+    train(path)
+    evaluate(path, on="sessions", dry_run=True)
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("This will be too few"))
+    assert line in told
+    evaluate(path, on="sessions")
+    ended = capsys.readouterr()
+    assert line in ended.err and "Conclusion: too few to tell" in ended.out
+    assert ended.out.splitlines()[-1] == f"next: {line.split(': ')[-1]}"
 
 
 def test_a_measurement_on_tasks_goes_on_after_its_last_whole_part(trained, tmp_path, monkeypatch):

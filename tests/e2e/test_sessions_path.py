@@ -7,6 +7,7 @@ give, and the teachers are a loopback server whose answers are made up here.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import tomllib
 import webbrowser
@@ -83,6 +84,8 @@ def test_training_reads_hints_and_the_held_out_turns_are_measured(folder):
     measured = json.loads(ended.stdout)
     assert measured["sessions"] == counts["held_out_sessions"]
     assert {row["measure"] for row in measured["changes"]} >= {"good turns"}
+    assert (folder / measured["report"]).read_text().count("recompose show runs/mine ") >= 5
+    done(shlex.split(measured["next"])[1:], folder)
     forked = json.loads(done(["fork", "runs/mine", "longer", "--set", f"{TURN}=16", "--json"], folder).stdout)
     assert forked["dropped"] == {"sessions": TURN} and forked["next"] == "recompose evaluate longer --on sessions"
 

@@ -135,7 +135,7 @@ def test_what_was_measured_stands_there_with_its_environment(run_of):
     card = model_card(run)
     assert "Held-out success in the code environment" in card
     assert "| Held-out tasks | 0.250 | 0.750 | +0.500 [" in card
-    assert "On 3 sessions that training did not see (too few to tell)" in card
+    assert "On turns of 3 held-out sessions, n of them in a row (too few to tell)" in card
     assert "| good turns | -2.000 | -1.500 | too few to tell | 3 |" in card
 
 

@@ -18,7 +18,7 @@ from tests.structure.layers import ROOT, modules
 from tests.unit.test_docs import DOCUMENTS
 
 SESSION = Path(__file__).parents[1] / "samples" / "claude_code_mini"
-FILLED = {"verb": "run", "how": "", "goal": "sessions", "changed": "--set seed=1", "NUMBER": "N"}
+FILLED = {"verb": "run", "how": "", "goal": "sessions", "on": "sessions", "changed": "--set seed=1", "NUMBER": "N"}
 """What stands in braces and is more than one word, or one of a few."""
 NO_COMMANDS = ("by recompose ", "install recompose ", "of recompose", "an earlier recompose view")
 STARTS = re.compile(r"(?<![\w-])recompose (?=[a-z-])")

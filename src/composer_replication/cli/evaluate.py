@@ -45,13 +45,13 @@ def evaluate(
         Parameter(help="Of a training that has not ended: latest, or a step. Goes into RUN-checkpoint-STEP."),
     ] = None,
     sites: Annotated[int, Parameter(help="Error turns that --probe looks at.")] = 256,
-    dry_run: Annotated[bool, Parameter(negative="", help="With --on sessions: only tell how long it takes.")] = False,
+    dry_run: Annotated[bool, Parameter(negative="", help="With --on sessions: tell its time and its reach.")] = False,
     json: Json = False,
 ) -> None:
     """Compare the policy of RUN before and after training on held-out tasks, and write RUN/report.html.
 
-    With --on sessions, compare both on sessions that training did not see: how likely they find the actor's turns, and
-    what they write at its errors.
+    With --on sessions, compare both on sessions that training did not see, and write RUN/sessions.html instead: how
+    likely they find the actor's turns, and what they write at its errors.
     With --checkpoint, do either for a training that was stopped, or that still runs; it can go on afterwards.
     With --probe, write error turns again with a hint, without and with a sham: does channel 2 have something to teach?
     With --compare, compare the outcomes of runs that are there, or of one run before and after: nothing is run.

@@ -30,7 +30,7 @@ def fork(
     apart: deleting one, or going on with it, does nothing to the other.
     """
     from composer_replication.stages.forking import fork as fork_run
-    from composer_replication.stages.forking import measured_turns
+    from composer_replication.stages.forking import measured_passes
     from composer_replication.stages.rollouts import SETTINGS
 
     opened = Run.open(run)
@@ -49,18 +49,20 @@ def fork(
     answers = fork_run(opened, new, config, kept, changes)
     then = Run(new, config).next_command(kept)
     then = then and then.replace("ingest PATH ", "ingest ")
-    turns, turns_kept = measured_turns(opened), measured_turns(Run(new, config))
+    passes, passes_kept = measured_passes(opened), measured_passes(Run(new, config))
     if json:
         told = {"run": str(new), "changed": keys, "kept": kept, "dropped": dropped, "inherited_answers": answers}
-        print(json_module.dumps({**told, "kept_turns": turns_kept, "next": then}))
+        print(json_module.dumps({**told, "kept_passes": passes_kept, "next": then}))
         return
     print(f"{new}: {run} with another {', '.join(keys)}")
     print(f"  {'kept':<10} {', '.join(kept) or 'nothing'}")
     for noun, why in dropped.items():
         print(f"  {'dropped':<10} {noun} (depends on {why})")
-    if turns:
-        what = "kept" if turns_kept else "dropped"
-        print(f"  {what:<10} {turns} measured turns of sessions{'' if turns_kept else ', which are measured again'}")
+    if passes:
+        what = "kept" if passes_kept else "dropped"
+        print(
+            f"  {what:<10} {passes} passes over turns of sessions{'' if passes_kept else ', which are measured again'}"
+        )
     if answers:
         print(f"  {'inherited':<10} {answers} answers of teachers, at no cost")
     if then:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json as json_module
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from composer_replication.environments.opening import open_environment
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.pipeline import run_stage
-from composer_replication.runs import Run
+from composer_replication.runs import Run, write_atomically
 from composer_replication.stages.session_turns import time_foreseen
 
 from .common import quiet_libraries, working_on
 from .train_report import told_load, told_sessions_time
 
 if TYPE_CHECKING:
-    from composer_replication.evaluation.sessions import Measure
+    from composer_replication.evaluation.sessions import Change, Measure, TurnMeasure
 
+PAGE, PAGE_WIDTH = "sessions.html", 240
 MEANING: dict[Measure, str] = {
     "good turns": "log-probability per token of good turns (higher is better)",
     "corrections": "of the actor's correction, over its error (higher is better)",
@@ -46,35 +49,66 @@ def foresee_sessions(run: Run, as_json: bool) -> None:
     if as_json:
         print(json_module.dumps({**found, "load": load}))
         return
-    print(told_sessions_time(**found))
+    print(told_sessions_time(found))
     if load:
         print(told_load(**load, what="it"))
 
 
 def evaluate_sessions(run: Run, as_json: bool) -> None:
     from composer_replication.evaluation.compare import PHASES
+    from composer_replication.evaluation.session_advice import next_step
     from composer_replication.evaluation.sessions import TurnMeasure, changes, conclusion
-    from composer_replication.training.planning.doubts import no_tools_shown
 
     with working_on(run) as progress:
         run_stage(run, "sessions", progress)
-    stage = run.stage("sessions")
-    found, counts = stage.read(TurnMeasure), stage.counts
+    found, counts = run.stage("sessions").read(TurnMeasure), run.stage("sessions").counts
     rows, missing = changes(found)
-    unseen = counts.get("tools_not_shown", 0)
     wrong = {phase: dict(Counter(one.reason for one in found if one.reason and one.phase == phase)) for phase in PHASES}
-    if as_json:
-        result = {"sessions": counts["sessions"], "skipped": counts["skipped"], "missing": missing, "wrong": wrong}
-        result["tools_not_shown"] = unseen
-        told = [{**row.model_dump(), "verdict": row.verdict} for row in rows]
-        print(json_module.dumps({**result, "changes": told, "conclusion": conclusion(rows)}))
+    then = next_step(run.path, run.config, rows, counts.get("kinds", {}))
+    page = Console(highlight=False, record=True, file=StringIO(), width=PAGE_WIDTH)
+    remarks = [*_remarks(run, rows, missing, wrong), f"next: {then}"]
+    _show(page, counts["sessions"], rows, remarks)
+    page.print(_each_turn(run, found))
+    write_atomically(run.path / PAGE, page.export_html())
+    if not as_json:
+        _show(Console(highlight=False), counts["sessions"], rows, remarks)
         return
-    console = Console(highlight=False)
-    console.print(f"{counts['sessions']} sessions that training did not see:")
+    result = {"sessions": counts["sessions"], "kinds": counts.get("kinds", {}), "missing": missing, "wrong": wrong}
+    result |= {"tools_not_shown": counts.get("tools_not_shown", 0), "report": str(run.path / PAGE), "next": then}
+    told = [{**row.model_dump(), "verdict": row.verdict, "doubtful": row.is_doubtful} for row in rows]
+    print(json_module.dumps({**result, "changes": told, "conclusion": conclusion(rows)}))
+
+
+def _remarks(
+    run: Run, rows: Sequence[Change], missing: Mapping[Measure, str], wrong: Mapping[str, Mapping[str, int]]
+) -> Iterator[str]:
+    from composer_replication.evaluation.session_advice import doubt, what_is_measured
+    from composer_replication.evaluation.sessions import conclusion
+    from composer_replication.training.planning.doubts import no_tools_shown
+
+    counts = run.stage("sessions").counts
+    if unseen := counts.get("tools_not_shown", 0):
+        yield f"Doubtful: {no_tools_shown(unseen)}."
+    yield from (f"Doubtful: {doubt(row, run.path, run.config)}" for row in rows if row.is_doubtful)
+    for phase, reasons in wrong.items():
+        if reasons:
+            yield f"Wrong {phase}: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items())
+    yield from (f"Not measured: {measure}, {reason}" for measure, reason in missing.items())
+    if kinds := counts.get("kinds"):
+        yield f"Measured: {what_is_measured(kinds, run.config.training.max_tokens)}"
+    verdicts = ", ".join(f"{row.measure} {row.verdict}{', doubtful' * row.is_doubtful} ({row.size})" for row in rows)
+    yield (
+        f"Conclusion: {conclusion(rows)} on sessions that training did not see ({verdicts or 'nothing measured'}); "
+        f"every turn lies in {run.path / PAGE}."
+    )
+
+
+def _show(console: Console, held_out: int, rows: Sequence[Change], remarks: Sequence[str]) -> None:
+    console.print(f"{held_out} sessions held out; each row counts those that it has turns of:", soft_wrap=True)
     table = Table("", "before", "after", "difference [95 %]", "turns", "sessions")
     for row in rows:
         table.add_row(
-            MEANING[row.measure],
+            f"{MEANING[row.measure]}{', doubtful' * row.is_doubtful}",
             f"{row.before.mean:.3f}",
             f"{row.after.mean:.3f}",
             row.difference.told("+.3g"),
@@ -82,21 +116,17 @@ def evaluate_sessions(run: Run, as_json: bool) -> None:
             str(row.difference.n),
         )
     console.print(table)
-    if unseen:
-        console.print(f"Doubtful: {no_tools_shown(unseen)}.", soft_wrap=True)
-    for phase, reasons in wrong.items():
-        if reasons:
-            console.print(f"Wrong {phase}: " + ", ".join(f"{number} {reason}" for reason, number in reasons.items()))
-    for measure, reason in missing.items():
-        console.print(f"Not measured: {measure}, {reason}")
-    if any(counts["skipped"].values()):
-        listed = ", ".join(f"{number} of {measure}" for measure, number in counts["skipped"].items())
-        console.print(f"Could not be shown to the policy: {listed}")
-    verdicts = ", ".join(
-        f"{row.measure} {row.verdict} ({row.turns} turns, {row.difference.n} sessions)" for row in rows
-    )
-    console.print(
-        f"Conclusion: {conclusion(rows)} on sessions that training did not see ({verdicts or 'nothing measured'}); "
-        f"every turn lies in {run.path / 'sessions'}.",
-        soft_wrap=True,
-    )
+    for line in remarks:
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _each_turn(run: Run, found: Sequence[TurnMeasure]) -> Table:
+    """Both sides, and the command that shows what the actor did there."""
+    both: dict[tuple[str, str, int], list[str]] = {}
+    for one in sorted(found, key=lambda one: one.phase, reverse=True):
+        said = one.reason or "right" if one.measure == "rewritten" else f"{one.value:.3f}"
+        both.setdefault((one.measure, one.trace_id, one.turn), []).append(said)
+    table = Table("every turn", "before", "after", "what the actor did there")
+    for (measure, trace_id, turn), said in both.items():
+        table.add_row(measure, said[0], said[-1], f"recompose show {quoted(run.path)} {trace_id}:{turn}")
+    return table

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from composer_replication.environments.protocol import FEWEST_TO_TELL
+from composer_replication.stages.session_turns import TimeForeseen
 
 from .plan_report import clock, rounded
 
@@ -34,7 +35,7 @@ def show_plan(plan: dict[str, Any], habits: Sequence[str] = ()) -> None:
     if plan["measured_time"]:
         console.print(_told_measured(plan["measured_time"]))
     if plan.get("sessions_time"):
-        console.print(told_sessions_time(**plan["sessions_time"]))
+        console.print(told_sessions_time(plan["sessions_time"]), markup=False)
     _show_memory(console, plan["memory"], plays=plan["rollout_tokens"] is not None)
     if plan["refused"]:
         console.print(f"`recompose train` refuses these settings: {plan['refused']}", markup=False)
@@ -109,10 +110,14 @@ def told_time(layout: dict[str, Any], is_bound: bool, threads: int | None) -> st
     )
 
 
-def told_sessions_time(turns: int, written: int, reading_s: float, writing_s: float, hardware: str) -> str:
+def told_sessions_time(foreseen: TimeForeseen) -> str:
+    turns, written, kept = foreseen["turns"], foreseen["written"], foreseen["passes_kept"]
     return (
-        f"Time of `evaluate --on sessions`: about {clock(reading_s)} on {hardware} until {turns - written} turns are "
-        f"read before and after training, then at most {clock(writing_s)} until {written} are written."
+        f"Time of `evaluate --on sessions`: about {clock(foreseen['reading_s'])} on {foreseen['hardware']} until "
+        f"{turns - written} turns are read before and after training, then at most {clock(foreseen['writing_s'])} "
+        f"until {written} are written."
+        + f" {kept} of {2 * turns} passes are kept, and not counted in this." * bool(kept)
+        + f"\n{foreseen['too_few']}" * bool(foreseen["too_few"])
     )
 
 

@@ -143,7 +143,7 @@ def _measured(run: Run) -> str:
         rows, _ = changes(run.stage("sessions").read(TurnMeasure))
         table = _table((row.measure, row.before, row.after, row.difference) for row in rows)
         number = run.stage("sessions").counts["sessions"]
-        found.append(f"On {number} sessions that training did not see ({conclusion(rows)}):\n\n{table}")
+        found.append(f"On turns of {number} held-out sessions, n of them in a row ({conclusion(rows)}):\n\n{table}")
     return "\n\n".join(found) or "Nothing yet: `recompose evaluate RUN` writes its numbers here."
 
 

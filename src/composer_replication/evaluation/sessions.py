@@ -36,6 +36,7 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 TURNS_TO_CORRECT = 3
 """How long after an error a call of the same tool still counts as its correction."""
 FEWEST_SESSIONS = 2
+CUT_OFF = "cut off"
 Verdict = Literal["better", "worse", "not clear"] | NoInterval
 
 
@@ -58,6 +59,14 @@ class Change(Record):
     before: Said
     after: Said
     difference: Said
+    wrong: int = 0
+    """Turns that were written and are wrong, before and after; `cut_off` of these did not end in time."""
+    cut_off: int = 0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Where the limit of tokens decided, more than the policy did."""
+        return 2 * self.cut_off > self.wrong
 
     @property
     def verdict(self) -> Verdict:
@@ -72,8 +81,16 @@ class Change(Record):
     def sentence(self) -> str:
         return (
             f"{self.measure} {self.before.mean:.3f} before, {self.after.mean:.3f} after: "
-            f"{self.difference.told('+.3g')} ({self.turns} turns, {self.difference.n} sessions)"
+            f"{self.difference.told('+.3g')} ({self.size})"
         )
+
+    @property
+    def size(self) -> str:
+        return f"{counted(self.turns, 'turn')}, {counted(self.difference.n, 'session')}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 class TwoActions(NamedTuple):
@@ -182,9 +199,12 @@ def changes(found: Sequence[TurnMeasure]) -> tuple[list[Change], dict[Measure, s
         }
         sessions = {trace_id for trace_id, _ in paired}
         if len(sessions) < FEWEST_SESSIONS:
-            missing[measure] = f"{len(paired)} turns in {len(sessions)} held-out sessions; needs {FEWEST_SESSIONS}"
+            there = f"{counted(len(paired), 'turn')} in {counted(len(sessions), 'held-out session')}"
+            missing[measure] = f"{there}; needs turns of {FEWEST_SESSIONS} sessions"
         else:
-            rows.append(_change(measure, paired))
+            reasons = [one.reason for one in found if one.measure == measure and one.reason]
+            counts = {"wrong": len(reasons), "cut_off": reasons.count(CUT_OFF)}
+            rows.append(_change(measure, paired).model_copy(update=counts))
     return rows, missing
 
 

@@ -44,7 +44,7 @@ def fork(run: Run, path: Path, config: Config, keep: Iterable[str], changes: Seq
                 copy_function=_link_or_copy,
                 ignore=shutil.ignore_patterns(*PASSING),
             )
-        if measured_turns(run) and differences(run.config, config) == HOW_MUCH:
+        if measured_passes(run) and differences(run.config, config) == HOW_MUCH:
             shutil.copytree(
                 run.stage("sessions").path, building / "sessions", ignore=shutil.ignore_patterns("manifest.json")
             )
@@ -67,8 +67,8 @@ def fork_at(run: Run, checkpoint: Path) -> Run:
     return Run.start(path, run.config)
 
 
-def measured_turns(run: Run) -> int:
-    """Of held-out sessions, also where that measurement was stopped."""
+def measured_passes(run: Run) -> int:
+    """Over turns of held-out sessions, also where that measurement was stopped."""
     return len(kept_shards(run.stage("sessions").path))
 
 

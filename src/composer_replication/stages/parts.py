@@ -36,45 +36,42 @@ def _settings(run: Run) -> str:
 
 
 class Parts(Generic[AnyRecord]):
-    """Those of the stage, in the order in which they are taken or added. An interrupt says how many there are."""
+    """Those of the stage, in the order in which they are taken or added. An interrupt says how many are kept, of this
+    call and of earlier ones."""
 
     def __init__(
         self, stage: StageFolder, kind: type[AnyRecord], keys: Collection[str], what: str, progress: Progress
     ) -> None:
         self._writer, self._kind, self._all, self._what = stage.write_shards(), kind, len(keys), what
-        self._number = 0
         self.records: list[AnyRecord] = []
         """Of all parts so far."""
-        found = sum(map(self.is_kept, keys))
-        if found:
-            progress.note(f"{stage.noun}: goes on, as {found} of {len(keys)} {what} are measured already")
+        self.kept = {key for key in keys if self._writer.find(key)}
+        if self.kept:
+            progress.note(f"{stage.noun}: goes on, as {len(self.kept)} of {len(keys)} {what} are measured already")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, KeyboardInterrupt):
-            error.args = (f"{self._number} of {self._all} {self._what} are kept",)
-
-    def is_kept(self, key: str) -> bool:
-        return self._writer.find(key) is not None
+            error.args = (f"{len(self.kept)} of {self._all} {self._what} are kept",)
 
     def take(self, key: str) -> Sequence[AnyRecord] | None:
         """What an earlier call left; None where the part is to be made."""
         if found := self._writer.find(key):
             with suppress(*DAMAGED):
+                records = list(found.read(self._kind))
                 self._writer.add(found)
-                return self._added(list(found.read(self._kind)))
+                self.records += records
+                return records
+            self.kept.discard(key)
         return None
 
     def add(self, key: str, records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
         self._writer.add(write_shard(self._writer.scratch / "part.shard", key, encoded(records), None))
-        return self._added(records)
+        self.kept.add(key)
+        self.records += records
+        return records
 
     def close(self) -> Written:
         return self._writer.close()
-
-    def _added(self, records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
-        self._number += 1
-        self.records += records
-        return records
