@@ -51,8 +51,11 @@ class Chamber:
     """Listed at the state, as OpenAI lists them."""
     state: TraceState | None = None
     equivalent: Equivalence | None = None
+    """Runs two calls at the state and tells whether they do the same."""
     critical: bool = True
+    """Whether calls may differ in arguments that only describe them."""
     free_text: bool = False
+    """Whether answers without a call vote too."""
     inferred: bool = False
     """Whether `tools` are only those that calls of the session show."""
     needed: int = ENOUGH_FAMILIES
