@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -203,7 +204,8 @@ def test_an_interrupt_says_at_once_what_is_kept_and_then_ends(tmp_path):
     source, folder = write_files(tmp_path / "source", FILES), tmp_path / "tasks"
     words = ["env", "make", source, "-o", folder, "--generator", GENERATOR, "--jobs", "1"]
     command = [sys.executable, "-m", "composer_replication", *words]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background ignores interrupts
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     lines = iter(process.stderr.readline, "")
     assert any("certify: tasks from" in line for line in lines)
     until = time.monotonic() + 60
