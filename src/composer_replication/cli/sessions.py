@@ -5,14 +5,13 @@ from __future__ import annotations
 import json as json_module
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from composer_replication.environments.opening import open_environment
-from composer_replication.errors import UsageError, quoted
+from composer_replication.errors import UsageError
 from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run, write_atomically
 from composer_replication.stages.session_turns import time_foreseen
@@ -21,9 +20,9 @@ from .common import quiet_libraries, working_on
 from .train_report import told_load, told_sessions_time
 
 if TYPE_CHECKING:
-    from composer_replication.evaluation.sessions import Change, Measure, TurnMeasure
+    from composer_replication.evaluation.sessions import Change, Measure
 
-PAGE, PAGE_WIDTH = "sessions.html", 240
+PAGE = "sessions.html"
 MEANING: dict[Measure, str] = {
     "good turns": "log-probability per token of good turns (higher is better)",
     "corrections": "of the actor's correction, over its error (higher is better)",
@@ -57,6 +56,7 @@ def foresee_sessions(run: Run, as_json: bool) -> None:
 def evaluate_sessions(run: Run, as_json: bool) -> None:
     from composer_replication.evaluation.compare import PHASES
     from composer_replication.evaluation.session_advice import next_step
+    from composer_replication.evaluation.session_page import render_sessions
     from composer_replication.evaluation.sessions import TurnMeasure, changes, conclusion
 
     with working_on(run) as progress:
@@ -65,13 +65,11 @@ def evaluate_sessions(run: Run, as_json: bool) -> None:
     rows, missing = changes(found)
     wrong = {phase: dict(Counter(one.reason for one in found if one.reason and one.phase == phase)) for phase in PHASES}
     then = next_step(run.path, run.config, rows, counts.get("kinds", {}))
-    page = Console(highlight=False, record=True, file=StringIO(), width=PAGE_WIDTH)
     remarks = [*_remarks(run, rows, missing, wrong), f"next: {then}"]
-    _show(page, counts["sessions"], rows, remarks)
-    page.print(_each_turn(run, found))
-    write_atomically(run.path / PAGE, page.export_html())
+    page = render_sessions(run.path, counts["sessions"], rows, MEANING, remarks, found)
+    write_atomically(run.path / PAGE, page)
     if not as_json:
-        _show(Console(highlight=False), counts["sessions"], rows, remarks)
+        _show(counts["sessions"], rows, remarks)
         return
     result = {"sessions": counts["sessions"], "kinds": counts.get("kinds", {}), "missing": missing, "wrong": wrong}
     result |= {"tools_not_shown": counts.get("tools_not_shown", 0), "report": str(run.path / PAGE), "next": then}
@@ -103,7 +101,8 @@ def _remarks(
     )
 
 
-def _show(console: Console, held_out: int, rows: Sequence[Change], remarks: Sequence[str]) -> None:
+def _show(held_out: int, rows: Sequence[Change], remarks: Sequence[str]) -> None:
+    console = Console(highlight=False)
     console.print(f"{held_out} sessions held out; each row counts those that it has turns of:", soft_wrap=True)
     table = Table("", "before", "after", "difference [95 %]", "turns", "sessions")
     for row in rows:
@@ -118,15 +117,3 @@ def _show(console: Console, held_out: int, rows: Sequence[Change], remarks: Sequ
     console.print(table)
     for line in remarks:
         console.print(line, soft_wrap=True, markup=False)
-
-
-def _each_turn(run: Run, found: Sequence[TurnMeasure]) -> Table:
-    """Both sides, and the command that shows what the actor did there."""
-    both: dict[tuple[str, str, int], list[str]] = {}
-    for one in sorted(found, key=lambda one: one.phase, reverse=True):
-        said = one.reason or "right" if one.measure == "rewritten" else f"{one.value:.3f}"
-        both.setdefault((one.measure, one.trace_id, one.turn), []).append(said)
-    table = Table("every turn", "before", "after", "what the actor did there")
-    for (measure, trace_id, turn), said in both.items():
-        table.add_row(measure, said[0], said[-1], f"recompose show {quoted(run.path)} {trace_id}:{turn}")
-    return table
