@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import zstandard
 
 from composer_replication.errors import RecomposeError
-from composer_replication.training.alarms import Thresholds
+from composer_replication.training.alarms import AlarmWarnings, Thresholds
 from composer_replication.training.stored.records import Alarm
 from composer_replication.training.watchdogs import Watchdog
 from tests.notes import Notes
@@ -134,7 +136,7 @@ def rewarded(run, rewards, flat=1.0, **options):
 
 @pytest.mark.parametrize(("reward", "told"), [(0.0, "got any reward"), (0.25, "got the same reward, 0.25 on average")])
 def test_first_steps_that_teach_nothing_are_told_once(tmp_path, reward, told):
-    trial = rewarded(tmp_path, [reward] * 12 + [0.5, *[0.0] * 40])
+    trial = rewarded(tmp_path, [reward] * 12 + [0.5, *[reward] * 40])
     (alarm,) = trial.alarms()
     assert (alarm.name, alarm.step) == ("no_advantage", 12) and told in alarm.sentence
     assert trial.notes.said == [f"step 12: {alarm.sentence}; {alarm.resume}"]
@@ -186,13 +188,134 @@ def test_a_reward_that_collapses_is_told_and_one_that_is_full_is_not(tmp_path):
     trial = rewarded(tmp_path / "lost", [0.4] * 12, flat=0.5)
     for _ in range(20):
         trial.log(reward=0.0, frac_reward_zero_std=1.0)
-    (alarm,) = trial.alarms()
-    assert (alarm.name, alarm.step) == ("advantage_lost", 19)
-    assert "the reward fell from 0.40 to 0.00, and in the last 7 logged steps" in alarm.sentence
+    fell, lost = trial.alarms()
+    assert (fell.name, fell.step, lost.name, lost.step) == ("reward_fell", 15, "advantage_lost", 19)
+    assert "the reward fell from 0.40 to 0.00, and in the last 7 logged steps" in lost.sentence
     solved = rewarded(tmp_path / "solved", [0.4] * 12, flat=0.5)
     for _ in range(20):
         solved.log(reward=1.0, frac_reward_zero_std=1.0)
     assert solved.names() == []
+
+
+def test_flat_groups_are_told_where_the_reward_fell_only_a_little(tmp_path):
+    trial = rewarded(tmp_path, [0.4] * 12, flat=0.5)
+    for _ in range(20):
+        trial.log(reward=0.3, frac_reward_zero_std=1.0)
+    assert trial.names() == ["advantage_lost"]
+
+
+def played(rng, chances, rollouts):
+    """Mean rewards of steps in which each rollout is solved with the step's chance."""
+    return [sum(rng.random() < chance for _ in range(rollouts)) / rollouts for chance in chances]
+
+
+LEARNT = [0.2 + 0.55 * min(1, step / 20) for step in range(60)]
+
+
+@pytest.mark.parametrize("rollouts", [16, 128])
+@pytest.mark.parametrize("left", [0.0, 0.2])
+def test_what_was_learnt_and_lost_again_is_told_once(tmp_path, rollouts, left):
+    for seed in range(20):
+        trial = Trial(tmp_path / str(seed))
+        for reward in played(random.Random(seed), [*LEARNT, *[left] * 60], rollouts):
+            trial.log(reward=reward)
+        (alarm,) = trial.alarms()
+        assert alarm.name == "reward_fell" and COLLAPSE_STEP < alarm.step <= COLLAPSE_STEP + DETECTED_WITHIN_STEPS
+        assert alarm.value < alarm.threshold < 0.75
+
+
+@pytest.mark.parametrize(("chance", "rollouts"), [(0.05, 32), (0.2, 16), (0.5, 4), (0.5, 128), (0.9, 8)])
+def test_a_reward_that_only_wanders_is_left_in_peace(tmp_path, chance, rollouts):
+    alarmed = 0
+    for seed in range(50):
+        trial = Trial(tmp_path / str(seed))
+        for reward in played(random.Random(f"wanders:{seed}"), [chance] * 150, rollouts):
+            trial.log(reward=reward)
+        alarmed += bool(trial.names())
+    assert alarmed <= 1
+
+
+def test_a_slow_learner_is_left_in_peace(tmp_path):
+    for seed in range(20):
+        trial = Trial(tmp_path / str(seed))
+        for reward in played(random.Random(seed), [0.05 + 0.9 * step / 300 for step in range(300)], 16):
+            trial.log(reward=reward)
+        assert trial.names() == [], seed
+
+
+@pytest.mark.parametrize("lift", [0.0, -1.0])
+def test_a_reward_that_came_back_and_falls_again_is_told_again(tmp_path, lift):
+    trial, rng = Trial(tmp_path), random.Random(0)
+    for reward in played(rng, [*LEARNT, *[0.1] * 60, *[0.75] * 60, *[0.1] * 60], 64):
+        trial.log(reward=reward + lift)
+    assert trial.names() == ["reward_fell"] * 2
+    assert [alarm.step // 60 for alarm in trial.alarms()] == [1, 3]
+
+
+def test_a_reward_that_hovers_where_it_is_told_is_not_told_over_and_over(tmp_path):
+    raised = 0
+    for seed in range(20):
+        trial = Trial(tmp_path / str(seed))
+        for reward in played(random.Random(seed), [*LEARNT, *[0.4] * 240], 8):
+            trial.log(reward=reward)
+        raised += len(trial.names())
+    assert raised <= 22, "with a margin over the threshold, as other alarms have it, it is 161"
+
+
+def test_a_resume_says_a_fallen_reward_neither_twice_nor_never(tmp_path):
+    rewards = played(random.Random(0), [*LEARNT[:30], *[0.1] * 20, *[0.75] * 20, *[0.1] * 20], 32)
+    whole = Trial(tmp_path / "whole")
+    for reward in rewards:
+        whole.log(reward=reward).log(loss=0.1)
+    assert len(whole.alarms()) == 2
+    for cut in range(0, 2 * len(rewards), 7):
+        first = Trial(tmp_path / str(cut))
+        for entry in whole.state.log_history[:cut]:
+            first.log(**entry)
+        again = Trial(tmp_path / str(cut), step=cut, log_history=first.state.log_history)
+        for entry in whole.state.log_history[cut:]:
+            again.log(**entry)
+        assert [(a.step, a.value) for a in again.alarms()] == [(a.step, a.value) for a in whole.alarms()]
+        assert len(first.notes.said) + len(again.notes.said) == 2
+
+
+def test_a_fallen_reward_says_what_may_help_and_names_a_checkpoint_only_where_one_is(tmp_path):
+    def sentence(run, max_steps=100):
+        trial = Trial(run)
+        trial.state.max_steps = max_steps
+        for reward in [0.75] * 10 + [0.0] * 5:
+            trial.log(reward=reward)
+        return trial.alarms()[0].sentence
+
+    kept = tmp_path / "kept"
+    (kept / "training" / "scratch" / "checkpoint-5").mkdir(parents=True)
+    (kept / "training" / "scratch" / "checkpoint-5" / "composer-0.safetensors").touch()
+    assert "the reward fell from 0.75 to 0.15" in sentence(kept) and "schedule" in sentence(kept)
+    assert f"`recompose evaluate {kept} --checkpoint STEP`" in sentence(kept)
+    assert "recompose" not in sentence(kept, max_steps=14), "training is over, and its checkpoints are gone"
+    assert "recompose" not in sentence(tmp_path / "none")
+    script = AlarmWarnings()
+    state = SimpleNamespace(global_step=1, is_world_process_zero=True)
+    with pytest.warns(UserWarning, match="the reward fell from 0.75") as told:
+        for reward in [0.75] * 10 + [0.0] * 5:
+            script.on_log(None, state, None, {"reward": reward})
+    assert len(told) == 1 and "recompose" not in str(told[0].message)
+
+
+def test_stored_runs_that_unlearnt_are_told_and_their_sound_neighbours_are_not(tmp_path):
+    stored = Path(__file__).parents[2] / "experiments" / "012-competitors" / "results" / "half"
+    raised = {"alone": 0, "grpo": 0}
+    for arm in raised:
+        paths = sorted(stored.glob(f"{arm}-*.jsonl.zst"))
+        assert len(paths) == 16
+        for path in paths:
+            lines = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()).splitlines()
+            trial = Trial(tmp_path / path.name)
+            for entry in map(json.loads, lines):
+                if entry["line"] == "step":
+                    trial.log(reward=entry["reward"])
+            raised[arm] += len(trial.names())
+    assert raised == {"alone": 16, "grpo": 0}
 
 
 def test_one_wild_step_says_nothing(tmp_path):

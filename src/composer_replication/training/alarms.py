@@ -1,8 +1,9 @@
 """Alarms over the log of a training run: collapse, degeneration and broken teachers, said once.
 
 Most alarms compare the median of the last few logged values with that of the first few, so that one noisy step says
-nothing. An alarm that was raised is quiet until its value has come back by a margin. Values are read from the log that
-the trainer keeps in its checkpoints, so a resumed run knows what it has said.
+nothing. A reward is compared with its best, since a run can learn first and lose it later. An alarm that was raised is
+quiet until its value has come back by a margin. Values are read from the log that the trainer keeps in its checkpoints,
+so a resumed run knows what it has said.
 """
 
 from __future__ import annotations
@@ -48,8 +49,15 @@ class Thresholds:
     """First steps in which some rollout must do better than another of its task; None where no channel compares."""
     imitates: bool = False
     """Whether a rollout with the full reward is learnt from whatever the others got."""
+    reward_window: int = 5
+    """Logged rewards behind a mean, at least 2; the last such mean is held against the highest."""
+    reward_fall_share: float = 0.4
+    """Of the highest mean, by which the last one must be lower."""
+    reward_fall_noise: float = 5.0
+    """Standard errors of a difference of two means, by which it must be lower too."""
     rearm_margin: float = 0.25
-    """How far, relative to the threshold, a value must come back before its alarm can be raised again."""
+    """How far, relative to the threshold, a value must come back before its alarm can be raised again; of a reward, how
+    much of the fall may be left."""
 
 
 class Reading(NamedTuple):
@@ -60,10 +68,37 @@ class Reading(NamedTuple):
     sentence: str
 
 
+class Peak:
+    """The mean of the last few values and the highest such mean so far; `now` is None while there are fewer."""
+
+    def __init__(self, window: int) -> None:
+        self.now: float | None = None
+        self.best: float = -math.inf
+        self._last: deque[float] = deque(maxlen=window)
+        self._squares, self._differences = 0.0, 0
+
+    def add(self, value: float) -> None:
+        if self._last:
+            difference = value - self._last[-1]
+            self._squares += difference * difference
+            self._differences += 1
+        self._last.append(value)
+        if len(self._last) == self._last.maxlen:
+            self.now = fmean(self._last)
+            self.best = max(self.best, self.now)
+
+    @property
+    def noise(self) -> float:
+        """The standard error of a difference of two means. Half the mean squared difference of neighbours estimates
+        the variance of one value, and what was learnt hardly adds to it."""
+        return math.sqrt(self._squares / self._differences / len(self._last))
+
+
 class History:
     """The first and the last finite values of every metric, in the order of the log."""
 
     def __init__(self, limits: Thresholds) -> None:
+        self.reward = Peak(limits.reward_window)
         self._limits = limits
         self._first: dict[str, list[float]] = {}
         self._starts: dict[str, float] = {}
@@ -79,6 +114,8 @@ class History:
                     if len(first) == self._limits.start_window:
                         self._starts[key] = median(first)
                 self._last.setdefault(key, deque(maxlen=kept)).append(value)
+                if key == "reward":
+                    self.reward.add(value)
 
     def first(self, key: str, number: int) -> list[float] | None:
         """The first values; None while there are fewer."""
@@ -153,7 +190,8 @@ def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
 RUN = "<RUN>"
 """Stands in a sentence for the run's folder."""
 SHOW = f"; `recompose show {RUN}` shows rollouts"
-"""A script has no run to show."""
+MEASURE = f"; `recompose evaluate {RUN} --checkpoint STEP` measures one that is kept"
+"""A script has no run to show or to measure."""
 
 
 def no_advantage(history: History, limits: Thresholds) -> Reading | None:
@@ -193,6 +231,21 @@ def advantage_lost(history: History, limits: Thresholds) -> Reading | None:
     # A policy that solves everything has flat groups too.
     is_lost = min(flat) == 1 and now < start and not (limits.imitates and any(rewards))
     return Reading(min(flat), 1.0, is_lost, not is_lost, sentence)
+
+
+def reward_fell(history: History, limits: Thresholds) -> Reading | None:
+    reward = history.reward
+    if reward.now is None:
+        return None
+    sentence = (
+        f"the reward fell from {reward.best:.2f} to {reward.now:.2f}, means of {limits.reward_window} logged steps. "
+        "Where a curriculum or harder tasks do not explain it, a smaller learning rate, a channel that fades out "
+        f"(decay_share of its schedule) or an earlier checkpoint may help{MEASURE}"
+    )
+    fall = max(limits.reward_fall_share * abs(reward.best), limits.reward_fall_noise * reward.noise)
+    # A margin over the threshold would be within the noise of few rollouts, and the alarm told over and over.
+    is_back = reward.now > reward.best - limits.rearm_margin * fall
+    return Reading(reward.now, reward.best - fall, reward.now < reward.best - fall, is_back, sentence)
 
 
 def capped(history: History, limits: Thresholds, channel: str) -> Reading | None:
@@ -264,6 +317,7 @@ CHECKS: dict[str, Check] = {
     ),
     "no_advantage": no_advantage,
     "advantage_lost": advantage_lost,
+    "reward_fell": reward_fell,
 }  # fmt: skip
 
 
@@ -306,4 +360,5 @@ class AlarmWarnings(TrainerCallback):
 
     def _say(self, args: Any, state: Any, name: str, reading: Reading, stopped: bool = False) -> Any:
         if state.is_world_process_zero:
-            warnings.warn(f"step {state.global_step}: {reading.sentence.replace(SHOW, '')}", stacklevel=2)
+            sentence = reading.sentence.replace(SHOW, "").replace(MEASURE, "")
+            warnings.warn(f"step {state.global_step}: {sentence}", stacklevel=2)

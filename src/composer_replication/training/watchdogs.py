@@ -10,7 +10,7 @@ from typing import Any
 from composer_replication.errors import RecomposeError, quoted
 from composer_replication.progress import Progress
 
-from .alarms import RUN, AlarmWarnings, Reading, Thresholds, not_finite
+from .alarms import MEASURE, RUN, AlarmWarnings, Reading, Thresholds, not_finite
 from .backends.trl.checkpoints import latest
 from .metrics import StepLines
 from .stored.records import Alarm
@@ -104,13 +104,15 @@ class Watchdog(AlarmWarnings):
 
     def _say(self, args: Any, state: Any, name: str, reading: Reading, stopped: bool = False) -> Alarm:
         is_over = not stopped and state.global_step >= state.max_steps
+        checkpoint = None if is_over else latest(Path(args.output_dir))
+        sentence = reading.sentence if checkpoint else reading.sentence.replace(MEASURE, "")
         alarm = Alarm(
             name=name,
             step=state.global_step,
             value=reading.value,
             threshold=reading.threshold,
-            sentence=reading.sentence.replace(RUN, quoted(self._run)),
-            resume=OVER if is_over else self._how_to_go_on(Path(args.output_dir)),
+            sentence=sentence.replace(RUN, quoted(self._run)),
+            resume=OVER if is_over else self._how_to_go_on(checkpoint),
             stopped=stopped,
         )
         if state.is_world_process_zero:
@@ -118,8 +120,7 @@ class Watchdog(AlarmWarnings):
             self._progress.note(f"step {alarm.step}: {alarm.sentence}; {alarm.resume}")
         return alarm
 
-    def _how_to_go_on(self, checkpoints: Path) -> str:
-        checkpoint = latest(checkpoints)
+    def _how_to_go_on(self, checkpoint: Path | None) -> str:
         if checkpoint is None:
             return f"there is no checkpoint: `recompose train {quoted(self._run)}` starts again from step 0"
         step = checkpoint.name.partition("-")[2]
