@@ -2,8 +2,8 @@
 
     python experiments/evidence.py
 
-Reads what the rebuilds of 004-ab, 009-rates and 011-content wrote (results/tables.json) and the held-out attempts of
-the model that was trained on code; writes docs/evidence.md from evidence.md.jinja.
+Reads what the rebuilds of 004-ab, 009-rates, 011-content and 012-competitors wrote (results/tables.json) and the
+held-out attempts of the model that was trained on code; writes docs/evidence.md from evidence.md.jinja.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from shared.prose import wrapped
 HERE = Path(__file__).parent
 CODE = HERE.parent / "benchmarks" / "results" / "code_training_heldout.jsonl"
 PAGE = HERE.parent / "docs" / "evidence.md"
-RATES, CONTENT = "009-rates", "011-content"
+RATES, CONTENT, RIVALS = "009-rates", "011-content", "012-competitors"
 SAID = {
     RATES: {"H1": "unclear", "H2": "below", "H3": "unclear", "H4": "above", "H5": "above", "H6": "above"},
     CONTENT: {"H1": "above", "H2": "above", "H3": "unclear", "H4": "unclear", "H5": "below", "H6": "above"},
+    RIVALS: {"H1": "unclear", "H2": "unclear", "H3": "unclear", "H4": "below", "H5": "unclear", "H6": "below"},
 }
 """What the sentences of the page rest on: where the interval of each difference lies."""
 
 
 def main() -> None:
-    ab, rates, content = (
-        json.loads((HERE / name / "results" / "tables.json").read_text()) for name in ("004-ab", RATES, CONTENT)
+    ab, rates, content, rivals = (
+        json.loads((HERE / name / "results" / "tables.json").read_text()) for name in ("004-ab", RATES, CONTENT, RIVALS)
     )
     tests = {
         name: {one["name"]: one for one in tables["registered"]}
-        for name, tables in ((RATES, rates), (CONTENT, content))
+        for name, tables in ((RATES, rates), (CONTENT, content), (RIVALS, rivals))
     }
     for name, registered in tests.items():
         check_prose(name, registered)
@@ -45,7 +46,7 @@ def main() -> None:
     drawn = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    drawn.filters |= {"points": points, "share": share, "level": level, "rollouts": rollouts}
+    drawn.filters |= {"points": points, "share": share, "level": level, "rollouts": rollouts, "power": power}
     told = drawn.get_template("evidence.md.jinja").render(
         ab={(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
         ab_against_grpo=ab["regimes"]["main"]["against_grpo"],
@@ -55,6 +56,9 @@ def main() -> None:
         content_tests=tests[CONTENT],
         content_differences=differences,
         content_ends=[differences[f"sdpo − grpo, {regime}", "success at step 20"] for regime in content["regimes"]],
+        rivals=rivals["regimes"]["half"]["arms"],
+        rival_tests=tests[RIVALS],
+        rival_seeds={name: list(one["difference"]["by_seed"].values()) for name, one in tests[RIVALS].items()},
         code=code_facts(CODE),
     )
     write_atomically(PAGE, wrapped(told))
@@ -115,6 +119,10 @@ def level(value: dict[str, float]) -> str:
 
 def rollouts(value: dict[str, float]) -> str:
     return f"{value['mean']:,.0f} [{value['lo']:,.0f}, {value['hi']:,.0f}]".replace("-", "−")
+
+
+def power(test: dict[str, Any]) -> str:
+    return f"{share(test['p_holm'])}, detectable {100 * test['difference']['detectable']:.1f}"
 
 
 def _bounds(value: dict[str, float] | Estimate) -> tuple[float, float, float]:

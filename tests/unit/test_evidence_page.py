@@ -23,7 +23,7 @@ def test_the_page_is_what_the_tables_make(evidence, tmp_path):
     assert page.read_text() == (ROOT / "docs" / "evidence.md").read_text()
 
 
-@pytest.mark.parametrize("experiment", ["009-rates", "011-content"])
+@pytest.mark.parametrize("experiment", ["009-rates", "011-content", "012-competitors"])
 def test_sentences_that_no_longer_fit_their_figures_are_refused(evidence, experiment):
     bounds = {"unclear": (-0.1, 0.1), "above": (0.1, 0.2), "below": (-0.2, -0.1)}
     differences = {

@@ -85,6 +85,7 @@ def _level(side: Side) -> dict[str, Any]:
     return {
         "seeds": len(runs),
         "speed": over_seeds([run.speed for run in runs]),
+        "curve": {step: dict(zip(("mean", "lo", "hi"), band, strict=True)) for step, *band in curve_of(side)},
         "success": hierarchical_bootstrap([run.points[run.last_step].shares for run in runs]),
         **{name: over_seeds([run.numbers[name] for run in runs]) for name in names},
         "alarms": Counter(alarm for run in runs for alarm in run.alarms),

@@ -1,6 +1,6 @@
 """The registered analysis by the shared code, which says what it reads and writes; its argparse takes the words.
 
-recompose experiment rebuild experiments/016-fading
+recompose experiment rebuild experiments/016-who-teaches
 """
 
 from pathlib import Path
