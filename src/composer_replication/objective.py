@@ -97,8 +97,8 @@ class SdpoSettings(ChannelSettings):
     token_clip: AboveZero | None = None
     """Scale tokens whose divergence is above this down to it. JSD is bounded already."""
     teacher: Literal["ema", "frozen", "live", "trust_region"] = "ema"
-    """Who sees the hint, in rollouts: a slow average of the policy, its start, itself, or a mixture of the logits of
-    its start and itself. Stored traces: itself."""
+    """Who sees the hint: a slow average of the policy, its start, itself, or a mixture of the logits of its start and
+    itself."""
     ema_rate: Fraction = 0.01
     """`ema`: the share of the way to the policy that the average goes after each step."""
     trust_region_rate: Fraction = 0.01

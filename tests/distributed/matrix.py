@@ -10,6 +10,7 @@ from .scenes import Scene
 
 _OFF_ALIGNED = {"steps_per_generation": 4, "num_iterations": 2, "per_device_train_batch_size": 2}
 _AVERAGED = {"teacher": "ema", "ema_rate": 0.5}
+_MIXED = {"teacher": "trust_region", "trust_region_rate": 0.3}
 _CAP = 0.5
 _ONLINE = Scene(alpha=0.7, online=True, steps=3)
 _STORED = Scene(alpha=0.7, beta=0.5, steps=3)
@@ -37,9 +38,9 @@ SCENES = {
     "online_measured": replace(_ONLINE, errors_everywhere=False, cap=1e9),
     "online_capped": replace(_ONLINE, alpha=1e6, errors_everywhere=False, cap=_CAP),
     "stored": _STORED,
-    "stored_accumulated": replace(_STORED, accumulation=2),
-    "stored_one_rank": replace(_STORED, stored_everywhere=False),
-    "stored_measured": replace(_STORED, stored_everywhere=False, cap=_CAP),
+    "stored_accumulated": replace(_STORED, accumulation=2, settings=_AVERAGED),
+    "stored_one_rank": replace(_STORED, stored_everywhere=False, settings=_MIXED),
+    "stored_measured": replace(_STORED, stored_everywhere=False, cap=_CAP, settings=_MIXED),
     "both": _BOTH,
     "both_muon": replace(_BOTH, optimizer="muon"),
 }

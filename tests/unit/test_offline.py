@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,72 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
     assert all(map(torch.equal, policy.model.parameters(), resumed.model.parameters()))
 
 
+TEACHERS = {
+    "live": lambda start, now: now,
+    "frozen": lambda start, now: start,
+    "ema": lambda start, now: start.lerp(now, 0.5),
+}
+"""What each makes of the weights at the start and after the first step."""
+
+
+def with_sdpo(**settings):
+    training = CONFIG.training.model_copy(update={"steps": 2, "rate_warmup_steps": 0})
+    return Config(seed=5, training=training, channels=(SdpoSettings(weight=1.0, require_disfavour=False, **settings),))
+
+
+@pytest.mark.parametrize("kind", TEACHERS)
+def test_the_teacher_of_stored_traces_is_the_one_that_was_asked_for(new_policy, examples, tmp_path, kind):
+    config = with_sdpo(teacher=kind, **({"ema_rate": 0.5} if kind == "ema" else {}))
+    after_one = config.model_copy(update={"training": config.training.model_copy(update={"steps": 1})})
+    some, policy = examples[:1], new_policy()
+    train(policy, after_one, open_toolbox(config), some, tmp_path / "one", Silent())
+    steps = train(new_policy(), config, open_toolbox(config), some, tmp_path / "two", Silent())
+    teacher = new_policy().model
+    with torch.no_grad():
+        for start, now in zip(teacher.parameters(), policy.model.parameters(), strict=True):
+            start.copy_(TEACHERS[kind](start, now))
+    assert steps[1].channels["sdpo"] == pytest.approx(divergence(policy.model, teacher, some[0]), rel=1e-4)
+
+
+def divergence(student, teacher, example):
+    """The mean over sites of the mean Jensen-Shannon divergence over their tokens, from whole distributions."""
+    found = []
+    for site in example.sites:
+        turn = example.ids[site.start : site.end]
+        p, q = (
+            model(torch.tensor([[*context, *turn]])).logits[0, len(context) - 1 : -1].log_softmax(-1)
+            for model, context in ((student, example.ids[: site.start]), (teacher, site.teacher_context))
+        )
+        middle = torch.stack([p, q]).logsumexp(0) - math.log(2)
+        found.append(sum((one.exp() * (one - middle)).sum(-1) / 2 for one in (p, q)).mean().item())
+    return sum(found) / len(found)
+
+
+def test_a_mixture_of_logits_teaches_on_stored_traces(new_policy, examples, tmp_path):
+    losses = {}
+    for name, settings in {
+        "start": {"teacher": "frozen"},
+        "policy": {"teacher": "live"},
+        "mixed to the start": {"teacher": "trust_region", "trust_region_rate": 0.0},
+        "mixed to the policy": {"teacher": "trust_region", "trust_region_rate": 1.0},
+    }.items():
+        config = with_sdpo(**settings)
+        steps = train(new_policy(), config, open_toolbox(config), examples, tmp_path / name, Silent())
+        losses[name] = steps[1].channels["sdpo"]
+    assert losses["mixed to the start"] == pytest.approx(losses["start"], rel=1e-5)
+    assert losses["mixed to the policy"] == pytest.approx(losses["policy"], rel=1e-5)
+    assert losses["start"] != pytest.approx(losses["policy"], rel=1e-2)
+
+
+def test_a_teacher_goes_on_where_it_stood(new_policy, examples, tmp_path):
+    settings = with_sdpo(teacher="ema", ema_rate=0.5)
+    config = settings.model_copy(update={"training": settings.training.model_copy(update={"steps": 4})})
+    straight = train(new_policy(), config, open_toolbox(config), examples, tmp_path / "straight", Silent())
+    with pytest.raises(Interrupted):
+        train(new_policy(), config, open_toolbox(config), examples, tmp_path / "stopped", StopsAt(3))
+    assert train(new_policy(), config, open_toolbox(config), examples, tmp_path / "stopped", Silent()) == straight
+
+
 @pytest.mark.parametrize(("rising", "moves"), [(3, False), (0, True)])
 def test_without_a_warm_up_of_the_rate_the_first_step_moves_weights(new_policy, examples, tmp_path, rising, moves):
     training = CONFIG.training.model_copy(update={"steps": 1, "rate_warmup_steps": rising})
@@ -63,8 +130,8 @@ def test_without_a_warm_up_of_the_rate_the_first_step_moves_weights(new_policy, 
         ({"rollouts": False, "reference_kl": 0.1}, {}, "reference_kl"),
         ({"rollouts": False, "prompts_per_step": 4}, {}, "prompts_per_step"),
         ({"rollouts": False, "gradient_ratio_cap": 0.9}, {}, "gradient_ratio_cap"),
-        ({"rollouts": False}, {"teacher": "frozen"}, "is the policy itself on stored traces"),
-        ({}, {"teacher": "frozen"}, "is the policy itself on stored traces"),
+        ({"rollouts": False}, {"teacher": "frozen", "ema_rate": 0.5}, 'ema_rate .* nothing without teacher = "ema"'),
+        ({}, {"trust_region_rate": 0.5}, 'trust_region_rate .* nothing without teacher = "trust_region"'),
     ],
 )
 def test_a_setting_that_would_do_nothing_is_refused(new_policy, examples, tmp_path, training, sdpo, message):

@@ -135,12 +135,11 @@ def test_adapters_are_those_of_peft():
 
 
 @pytest.mark.parametrize(("teacher", "copies"), [("live", 0), ("frozen", 1), ("ema", 1)])
-def test_a_teacher_is_kept_only_for_fresh_rollouts(teacher, copies):
+@pytest.mark.parametrize("source", ["rollouts", "stored"])
+def test_a_teacher_is_kept_where_the_channel_has_a_weight(teacher, copies, source):
     weights = 4 * shape_of(llama()).parameters
-    online = SdpoSettings(source="rollouts", teacher=teacher)
-    stored = SdpoSettings(source="stored", teacher=teacher)
-    assert parts(sdpo=online)[0].get("teacher", 0) == copies * weights
-    assert "teacher" not in parts(sdpo=stored)[0]
+    assert parts(sdpo=SdpoSettings(source=source, teacher=teacher))[0].get("teacher", 0) == copies * weights
+    assert "teacher" not in parts(sdpo=SdpoSettings(source=source, teacher=teacher, weight=0.0))[0]
 
 
 def test_shards_and_checkpoints_save_what_they_should():
@@ -283,7 +282,7 @@ def test_without_rollouts_none_are_planned(tmp_path, stored):
     lengths = [len(row.ids) for row in stored.rows]
     assert found["tokens_per_step"] == round(4 * sum(lengths) / len(lengths))
     parts = {part["part"]: part for part in found["memory"]["parts"]}
-    assert {part["when"] for part in parts.values()} == {"always", "stored pass"}
+    assert {part["when"] for part in parts.values()} == {"always", "teacher pass", "stored pass"}
     assert "key-value cache" not in parts
     assert parts["activations of stored rows"]["mib"] == found["memory"]["activations_mib"]["plain"] > 0
     with_rollouts = planned_run(tmp_path / "other", rows=stored.rows, traces_per_step=4)

@@ -11,6 +11,7 @@ import torch
 from composer_replication.config import Config, HardwareConfig, MonitorConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.training import train_tinker
 from composer_replication.training.backends.tinker import server as client
 from composer_replication.training.backends.tinker.contract import DIVISORS, SUM, Contract
@@ -182,7 +183,14 @@ def test_an_interrupt_says_which_steps_the_last_checkpoint_holds(new_policy, tmp
         def train(self):
             raise KeyboardInterrupt
 
-    config, said = Config(hardware=HardwareConfig(lora_rank=4), monitor=MonitorConfig(enabled=False)), Notes()
+    config, said = (
+        Config(
+            hardware=HardwareConfig(lora_rank=4),
+            monitor=MonitorConfig(enabled=False),
+            channels=(GrpoSettings(), SdpoSettings(teacher="frozen")),
+        ),
+        Notes(),
+    )
     (tmp_path / "scratch" / "checkpoint-2").mkdir(parents=True)
     checkpoints.save(tmp_path / "scratch" / "checkpoint-2", {}, 0, frozenset())
     server = SimpleNamespace(url="http://a", contract=SimpleNamespace(name="a mean"))

@@ -10,9 +10,9 @@ process that has none of its own makes the passes all the same, because the othe
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from pydantic import ValidationError
@@ -25,8 +25,9 @@ from composer_replication.objective import CHANNELS, ChannelSettings, OfEntry, S
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places, repeated
-from .lessons.token_weights import WeighedRow, logprob_row, site_weights, turn_states, weighed_row
-from .models.states import last_hidden, output_head
+from .lessons.self_teacher import kept_head, mixed_head, mixed_states, self_teacher
+from .lessons.token_weights import WeighedRow, logprob_row, site_weights, taught_states, turn_states, weighed_row
+from .models.states import Head, last_hidden, output_head
 
 
 class Channel(Protocol):
@@ -35,7 +36,8 @@ class Channel(Protocol):
     A class for `[[channels]]` also has `Settings`, which its entry is validated by, and is made with these.
 
     It may have a `schedule`, `metrics` that are logged after each `loss`, and `token_weights(model, batch, weight)`,
-    which says for each row that it reads how much it pulls at each token.
+    which says for each row that it reads how much it pulls at each token. One with a `teacher` of the policy's kind has
+    `teach(read, model, batch)` called before each `loss`; see `SelfDistillation`.
     """
 
     name: str
@@ -51,11 +53,19 @@ class Channel(Protocol):
         ...
 
 
+class HintedReading(NamedTuple):
+    """What the teacher makes of the error turns behind their hints."""
+
+    states_NH: Tensor
+    head: Head
+
+
 @dataclass
 class SelfDistillation(OfEntry):
     """Channel 2: mean over sites of the mean divergence over the tokens of the error turn.
 
-    On stored data the teacher is the live policy. On fresh rollouts it is that of the settings, an average by default.
+    A trainer begins the `teacher`, has it follow the policy, and calls `teach` before each `loss`. Without that the
+    policy itself teaches.
     """
 
     Settings: ClassVar = SdpoSettings
@@ -63,13 +73,38 @@ class SelfDistillation(OfEntry):
     settings: SdpoSettings = field(default_factory=SdpoSettings)
     name: str = "sdpo"
 
+    def __post_init__(self) -> None:
+        self.teacher = self_teacher(self.settings.teacher, self.settings.ema_rate)
+        self._taught: HintedReading | None = None
+
+    def teach(self, read: Callable[..., HintedReading], model: Any, batch: Mapping[str, Tensor]) -> None:
+        """`read(function, *arguments)` calls the function within a forward pass of the model."""
+        if self.settings.teacher == "live" or self._is_empty(batch):
+            return
+        with self.teacher.installed(model):
+            self._taught = read(self._read, model, batch)
+        if self.settings.teacher == "trust_region":
+            live, rate = read(self._read, model, batch), self.settings.trust_region_rate
+            heads = self._taught.head, live.head, rate
+            self._taught = HintedReading(
+                mixed_states(self._taught.states_NH, live.states_NH, *heads), mixed_head(*heads)
+            )
+
+    @torch.no_grad()
+    def _read(self, model: Any, batch: Mapping[str, Tensor]) -> HintedReading:
+        hidden_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
+        # Position p predicts token p + 1.
+        return HintedReading(hidden_KTH[:, :-1][batch["sdpo_loss_mask"].bool()[:, 1:]], kept_head(model))
+
+    def _is_empty(self, batch: Mapping[str, Tensor]) -> bool:
+        return not len(batch["sdpo_row"]) and "sdpo_number" not in batch
+
     def loss(self, model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         rows, starts, mask_KT = batch["sdpo_row"], batch["sdpo_start"], batch["sdpo_loss_mask"].bool()
-        if not len(rows) and "sdpo_number" not in batch:
+        if self._is_empty(batch):
             return batch["rewards"].new_zeros(())
         lengths_K = mask_KT.sum(-1).cpu()
-        with torch.no_grad():
-            teacher_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
+        taught, self._taught = self._taught or self._read(model, batch), None
         used, place_K = rows.unique(return_inverse=True)
         student_BTH = last_hidden(model, batch["input_ids"][used], batch["attention_mask"][used])
         labels_N = batch["ctx_teacher_input_ids"][mask_KT]
@@ -79,13 +114,10 @@ class SelfDistillation(OfEntry):
         if different_N.any():
             site_N = repeated(torch.arange(len(rows)), lengths_K)
             raise ValueError(f"site {int(site_N[different_N.cpu()][0])}: teacher and student tokens differ")
-        # Position p predicts token p + 1.
         used_N = repeated(place_K.cpu(), lengths_K).to(rows.device)
-        states = SiteStates(
-            student_BTH[used_N, student_N - 1], teacher_KTH[:, :-1][mask_KT[:, 1:]], labels_N, lengths_K
-        )
-        head = output_head(model)
-        return distil(states, head, head, self.settings, batch.get("sdpo_number", len(rows))).loss
+        states = SiteStates(student_BTH[used_N, student_N - 1], taught.states_NH, labels_N, lengths_K)
+        number = batch.get("sdpo_number", len(rows))
+        return distil(states, output_head(model), taught.head, self.settings, number).loss
 
     def token_weights(self, model: Any, batch: Mapping[str, Tensor], weight: float) -> list[WeighedRow]:
         found: list[WeighedRow] = []
@@ -95,7 +127,8 @@ class SelfDistillation(OfEntry):
             turn: list[int] = batch["ctx_teacher_input_ids"][site][mask_T].tolist()
             hinted: list[int] = batch["ctx_teacher_input_ids"][site].tolist()[: int(mask_T.nonzero()[0])]
             ids: list[int] = batch["input_ids"][row].tolist()[: start + len(turn)]
-            student, teacher = turn_states(model, ids[:start], turn), turn_states(model, hinted, turn)
+            student = turn_states(model, ids[:start], turn)
+            teacher = taught_states(model, self.teacher, hinted, turn, self.settings)
             weights_N = site_weights(student, teacher, turn, self.settings, weight / number)
             found.append(weighed_row("site", ids, weights_N, student))
         return found

@@ -144,8 +144,8 @@ class TinkerRun:
         self._trdpo = config.channel(TrdpoSettings)
         channels = {POLICY: config.channel(GrpoSettings), SDPO: self._sdpo, REPLAY: self._trdpo}
         self._balance = Balance({name: scheduled(one.weight, one.schedule) for name, one in channels.items()}, None)
-        is_frozen = self._is_online and self._sdpo.teacher == "frozen"
-        self._teach = server.frozen_reader(model) if self._sdpo.weight and is_frozen else None
+        is_frozen = self._sdpo.weight and self._sdpo.teacher == "frozen"
+        self._teach = server.frozen_reader(model) if is_frozen else None
         rows = settings.prompts_per_step * settings.group_size
         room = int(policy.model.config.max_position_embeddings)
         sampler = TinkerSampler(server, policy.tokens.end_of_turn_id, rows, room)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from ..models.states import Head
+from ..models.states import Head, output_head
 from ..models.whole import is_sharded
 
 
@@ -38,9 +38,10 @@ class SelfTeacher:
     def installed(self, model: Any) -> Generator[None]:
         """The model thinks with the teacher's weights inside; its own are bit-identical afterwards.
 
-        Whole weights change places, which costs nothing and leaves a graph of the model alone. Shards are copied.
+        Before `begin` they are its own. Whole weights change places, which costs nothing and leaves a graph of the
+        model alone. Shards are copied.
         """
-        if self._rate is None:
+        if not self._shadows:
             yield
             return
         if is_sharded(model):
@@ -85,6 +86,14 @@ class SelfTeacher:
 def self_teacher(kind: str, ema_rate: float) -> SelfTeacher:
     """Of a trust region, the half that stays at the start."""
     return SelfTeacher({"live": None, "frozen": 0.0, "trust_region": 0.0, "ema": ema_rate}[kind])
+
+
+def kept_head(model: Any) -> Head:
+    """The head as it is now, also when other weights have come into the model since."""
+    weight_VH, bias_V, scale = output_head(model)
+    # Gathered shards are overwritten.
+    keep = torch.clone if is_sharded(model) else torch.detach
+    return Head(keep(weight_VH.detach()), None if bias_V is None else keep(bias_V.detach()), scale)
 
 
 def mixed_states(start_NH: Tensor, live_NH: Tensor, start: Head, live: Head, rate: float) -> Tensor:

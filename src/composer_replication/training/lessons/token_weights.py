@@ -21,7 +21,7 @@ from ..models.states import Head, last_hidden, output_head
 from ..stored.records import TokenWeights
 from .distillation import importance
 from .online_sites import OnlineSite, Rolled
-from .self_teacher import mixed_head, mixed_states
+from .self_teacher import SelfTeacher, mixed_head, mixed_states
 
 LOGITS_AT_ONCE = 1 << 24
 """64 MiB in float32, a few times: next to nothing beside a backward pass."""
@@ -105,6 +105,19 @@ def turn_states(model: Any, context: Sequence[int], turn: Sequence[int]) -> Turn
     return TurnStates(hidden_NH, Head(weight_VH.detach(), None if bias_V is None else bias_V.detach(), scale))
 
 
+def taught_states(
+    model: Any, teacher: SelfTeacher, context: Sequence[int], turn: Sequence[int], own: SdpoSettings
+) -> TurnStates:
+    """What the teacher makes of a turn behind its hint."""
+    with teacher.installed(model):
+        hinted = turn_states(model, context, turn)
+    if own.teacher != "trust_region":
+        return hinted
+    live = turn_states(model, context, turn)
+    heads = hinted.head, live.head, own.trust_region_rate
+    return TurnStates(mixed_states(hinted.hidden_NH, live.hidden_NH, *heads), mixed_head(*heads))
+
+
 def policy_row(model: Any, rolled: Rolled, slope: float, temperature: float) -> WeighedRow:
     """`slope` is that of the loss at the log-probability of each sampled token."""
     slopes = [slope * marked for marked in rolled.sampled_mask]
@@ -176,7 +189,7 @@ def site_weights(
 
 def online_row(
     model: Any,
-    teacher: Any,
+    teacher: SelfTeacher,
     rolled: Rolled,
     sites: Sequence[OnlineSite],
     own: SdpoSettings,
@@ -189,12 +202,7 @@ def online_row(
     for site in sites:
         start, end = offset + site.start, offset + site.end
         student = turn_states(model, ids[:start], site.turn_ids)
-        with teacher.installed(model):
-            hinted = turn_states(model, site.teacher_context, site.turn_ids)
-        if own.teacher == "trust_region":
-            live = turn_states(model, site.teacher_context, site.turn_ids)
-            heads = hinted.head, live.head, own.trust_region_rate
-            hinted = TurnStates(mixed_states(hinted.hidden_NH, live.hidden_NH, *heads), mixed_head(*heads))
+        hinted = taught_states(model, teacher, site.teacher_context, site.turn_ids, own)
         ratio_N = None
         if own.importance_clip is not None:
             now_N = student.logprobs(site.turn_ids, sampling_temperature)

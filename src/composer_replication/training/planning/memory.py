@@ -96,7 +96,7 @@ def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> Memory
         Part("weights", (shape.parameters * weight_bytes + adapters * FLOAT32) // work.shards, "always"),
         Part("gradients", trainable * trained_bytes // work.shards, "always"),
         Part("optimiser", moments * trained_bytes // work.shards, "always"),
-        *_teacher(sdpo, online, trainable, trained_bytes, work.shards),
+        *_teacher(sdpo, trainable, trained_bytes, work.shards),
     ]
     if training.reference_kl and not rank:
         parts.append(Part("reference model", shape.parameters * weight_bytes // work.shards, "always"))
@@ -120,8 +120,6 @@ def estimate_memory(shape: ModelShape, config: Config, work: Workload) -> Memory
         parts.append(Part("divergence buffers", _divergence(shape, work.tokens, bool(rank)), "policy pass", True))
         passed = work.tokens * shape.hidden * compute_bytes * 8
         parts.append(Part("hinted contexts", passed, "teacher pass", is_estimate=True))
-        if sdpo.teacher != "live":
-            parts.append(Part("policy set aside", trainable * trained_bytes // work.shards, "teacher pass"))
     if work.stored_rows:
         stored_kept = _activations(shape, layer, stored, weight_bytes)[hardware.gradient_checkpointing]
         parts.append(Part("activations of stored rows", stored_kept, "stored pass", is_estimate=True))
@@ -147,11 +145,14 @@ def _activations(shape: ModelShape, layer_bytes: int, tokens: int, stream_bytes:
     return tokens * shape.layers * layer_bytes, tokens * (shape.layers * shape.hidden * stream_bytes + layer_bytes)
 
 
-def _teacher(sdpo: SdpoSettings, online: bool, trainable: int, trained_bytes: int, shards: int) -> list[Part]:
-    if not online or sdpo.teacher == "live":
+def _teacher(sdpo: SdpoSettings, trainable: int, trained_bytes: int, shards: int) -> list[Part]:
+    if not sdpo.weight or sdpo.teacher == "live":
         return []
     kept_bytes = FLOAT32 if sdpo.teacher == "ema" else trained_bytes
-    return [Part("teacher", trainable * kept_bytes // shards, "always")]
+    return [
+        Part("teacher", trainable * kept_bytes // shards, "always"),
+        Part("policy set aside", trainable * trained_bytes // shards, "teacher pass"),
+    ]
 
 
 def sampling_parts(shape: ModelShape, work: Workload, weight_bytes: int, is_fixed: bool = False) -> list[Part]:

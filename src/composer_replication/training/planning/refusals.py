@@ -11,7 +11,9 @@ from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettin
 
 from ..processes import shards_otherwise
 
-ONLY_ONLINE = ("trust_region_rate", "importance_clip", "sibling_hints", "hint")
+ONLY_ONLINE = (
+    "sham", "kinds_off", "require_acceptance", "sites_per_rollout", "importance_clip", "sibling_hints", "hint",
+)  # fmt: skip
 """Settings of channel 2 that ask for rollouts as they are made."""
 OF_ROLLOUTS = (
     "prompts_per_step", "group_size", "gradient_ratio_cap", "gradient_ratio_target", "dynamic_sampling_rounds",
@@ -80,8 +82,8 @@ def _refuse_no_policy_gradient(config: Config) -> None:
 def _refuse_idle_sdpo(config: Config, source: str) -> None:
     """Settings of channel 2 that only error turns of fresh rollouts have a use for."""
     sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
+    _refuse_idle_teacher(sdpo)
     if config.training.rollouts and sdpo.source == "rollouts":
-        _refuse_idle_teacher(sdpo)
         if sdpo.hint == "feedback" and sdpo.sibling_hints != "off":
             raise UsageError(
                 'sibling_hints of the channel sdpo does nothing with hint = "feedback"', "take one of them out"
@@ -92,12 +94,7 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
                 'set hints.max_leak_level = "L2", or sibling_hints = "outcome"',
             )
         return
-    only_online = ["sham", "kinds_off", "require_acceptance", "sites_per_rollout", "ema_rate", *ONLY_ONLINE]
-    if sdpo.teacher not in (defaults.teacher, "live"):
-        raise UsageError(
-            "the teacher of the channel sdpo is the policy itself on stored traces", 'set teacher = "live" there'
-        )
-    for key in only_online if config.training.rollouts else ["source", *only_online]:
+    for key in ONLY_ONLINE if config.training.rollouts else ("source", *ONLY_ONLINE):
         if getattr(sdpo, key) != getattr(defaults, key):
             raise UsageError(
                 f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out"
@@ -247,7 +244,7 @@ def _refuse_for_tinker(config: Config, processes: int) -> None:
         raise UsageError("a Tinker server trains adapters", "set hardware.lora_rank, such as 16")
     _refuse_untaken(config, "tinker")
     sdpo = config.channel(SdpoSettings)
-    if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher not in ("live", "frozen"):
+    if sdpo.weight and sdpo.teacher not in ("live", "frozen"):
         raise UsageError(
             f'a Tinker server keeps no teacher "{sdpo.teacher}"', 'set teacher = "live" or "frozen" of the channel sdpo'
         )
@@ -264,7 +261,7 @@ def _refuse_for_verl(config: Config, processes: int) -> None:
     for key in ("sibling_hints", "hint"):
         if getattr(sdpo, key) != getattr(SdpoSettings(), key):
             _refuse_backend(f"{key} of the channel sdpo", "verl", "trl")
-    if sdpo.weight and sdpo.source == "rollouts" and sdpo.teacher != "live":
+    if sdpo.weight and sdpo.teacher != "live":
         raise UsageError("verl keeps no second policy that sees the hint", 'set teacher = "live" of the channel sdpo')
     if config.training.temperature != 1 and (sdpo.weight or config.channel(TrdpoSettings).weight):
         raise UsageError(

@@ -21,7 +21,7 @@ from composer_replication.objective import SdpoSettings
 from ..lessons.distillation import Distilled, SiteStates, distil, mean_divergence, places, repeated
 from ..lessons.metrics import distilled_metrics
 from ..lessons.online_sites import OnlineSite
-from ..lessons.self_teacher import SelfTeacher, mixed_head, mixed_states, self_teacher
+from ..lessons.self_teacher import SelfTeacher, kept_head, mixed_head, mixed_states, self_teacher
 from ..models.states import (
     Head,
     acts_differently_in_training,
@@ -248,12 +248,7 @@ class OnlineDistillation:
                     states_NH = self._engine.inside_forward(lesson.model, self._teacher_pass, *arguments)
                 parts = states_NH.split([len(site.turn_ids) for site in some])
                 read |= {id(site): part for site, part in zip(some, parts, strict=True)}
-            head = output_head(unwrapped)
-            # Gathered shards are overwritten when the teacher leaves.
-            keep = torch.clone if is_sharded(unwrapped) else torch.detach
-            weight_VH, bias_V = head.weight_VH.detach(), head.bias_V
-            head = Head(keep(weight_VH), None if bias_V is None else keep(bias_V.detach()), head.scale)
-        return read, head
+            return read, kept_head(unwrapped)
 
     def _teacher_pass(self, model: Any, sites: Sequence[OnlineSite], rows: PlacedRows) -> Tensor:
         """States that predict the turns, turn after turn. Without a site the pass is made over a prompt."""

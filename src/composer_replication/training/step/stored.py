@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,8 +29,10 @@ class StoredChannels:
         total = torch.zeros((), device=self._engine.device)
         for channel in self.active:
             with self._engine.apart(model):
-                with self._engine.autocast():
-                    term: Tensor = self._engine.inside_forward(model, channel.loss, unwrapped, batch)
+                read = partial(self._pass, model)
+                if teach := getattr(channel, "teach", None):
+                    teach(read, unwrapped, batch)
+                term: Tensor = read(channel.loss, unwrapped, batch)
                 share = term / micro_steps
                 if self._balance.is_capped:
                     self._balance.measure_stored(unwrapped, channel.name, share)
@@ -42,6 +45,12 @@ class StoredChannels:
             self._log.note({f"{channel.name}/{name}": value for name, value in metrics.items()})
             total = total + weighted.detach()
         return total
+
+    def _pass(self, model: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Each within an autocast of its own: weights that were cast for the teacher must not be taken for the
+        policy's."""
+        with self._engine.autocast():
+            return self._engine.inside_forward(model, function, *arguments)
 
     def _shares(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Sites and pairs per process: divided by these, a mean over processes is one over all sites or pairs."""

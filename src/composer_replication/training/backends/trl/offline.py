@@ -21,6 +21,7 @@ from ...stored.batches import SPREAD, LikeLengths, row_places
 from ...stored.examples import TraceExample
 from . import checkpoints
 from .engine import AccelerateEngine
+from .following import Following, teachers_of
 
 
 class OfflineComposerTrainer(Trainer):
@@ -33,6 +34,9 @@ class OfflineComposerTrainer(Trainer):
         self._step_log = StepLog(engine := AccelerateEngine(self.accelerator), self._keep)
         self._balance = Balance({channel.name: schedule_of(channel) for channel in channels}, limit=None)
         self._stored = StoredChannels(channels, self._balance, engine, self._step_log)
+        self._teachers = teachers_of(self._stored.active)
+        for teacher in self._teachers.values():
+            self.add_callback(Following(teacher))
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         """The library's, where all examples are of about one length."""
@@ -61,7 +65,14 @@ class OfflineComposerTrainer(Trainer):
         with held_back():
             super()._save_checkpoint(model, trial)
             folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            checkpoints.save(folder, {}, 0, frozenset())
+            checkpoints.save(folder, self._teachers, 0, frozenset())
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            for teacher in self._teachers.values():
+                teacher.begin(self.model)
+            checkpoints.load(Path(checkpoint), self._teachers, 0, frozenset())
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         means = {name: sum(values) / len(values) for name, values in self._values.items() if values}

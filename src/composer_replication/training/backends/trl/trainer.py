@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import gather_object
 from torch import Tensor
-from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -56,6 +55,7 @@ from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
+from .following import Following, teachers_of
 from .rewards import checked
 from .rollouts import EnvironmentRollouts
 
@@ -164,9 +164,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
             settings: Any = self.chat_template_kwargs
             self._online = OnlineDistillation(self._sdpo, self._engine, self._log, self.args.temperature)
             self._chat_tokens = ChatTokens(self._tokenizer, self.chat_template, settings)
-            self._stateful["teacher"] = self._online.teacher
             self._online.listen(self.model)
-            self.add_callback(Following(self._online.teacher))
+        self._teachers = teachers_of(stored) | ({"teacher": self._online.teacher} if self._online else {})
+        self._stateful |= self._teachers
+        for teacher in self._teachers.values():
+            self.add_callback(Following(teacher))
         if self._balance.is_capped:
             self._stateful["balance"] = self._balance
         if not any(isinstance(one, AlarmWarnings) for one in self.callback_handler.callbacks):
@@ -406,13 +408,13 @@ class ComposerReplicationTrainer(GRPOTrainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            if self._online:
-                self._online.teacher.begin(self.model)
+            for teacher in self._teachers.values():
+                teacher.begin(self.model)
             checkpoints.load(Path(checkpoint), self._stateful, self.accelerator.process_index, self._shared_parts)
 
     @property
     def _shared_parts(self) -> frozenset[str]:
-        return frozenset() if self.is_fsdp_enabled else frozenset({"teacher"})
+        return frozenset() if self.is_fsdp_enabled else frozenset(self._teachers)
 
     # Plumbing
 
@@ -453,16 +455,3 @@ def _refuse_idle(channel: Channel, has_source: bool, source: str) -> None:
     if channel.weight and not has_source:
         message = f"channel {channel.name} has weight {channel.weight} and nothing to learn from"
         raise UsageError(message, f"pass {source}, or give it weight 0")
-
-
-class Following(TrainerCallback):
-    """Has the teacher follow the policy."""
-
-    def __init__(self, teacher: SelfTeacher) -> None:
-        self._teacher = teacher
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        self._teacher.begin(model)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        self._teacher.update(model)

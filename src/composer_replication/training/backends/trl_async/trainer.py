@@ -29,7 +29,7 @@ from ...step.online import SDPO, Lesson, OnlineDistillation, with_lesson
 from ...step.stored import StoredChannels
 from ...stored.collator import Batch
 from ..trl.engine import AccelerateEngine
-from ..trl.trainer import Following
+from ..trl.following import Following, teachers_of
 from .attention import register_attention, without_a_gpu
 from .samples import PackedRows
 
@@ -75,7 +75,8 @@ class AsyncComposerTrainer(AsyncGRPOTrainer):
             clipped = sdpo.model_copy(update={"importance_clip": sdpo.importance_clip or IMPORTANCE_CLIP})
             self._online = OnlineDistillation(clipped, self._engine, self._log, self.temperature)
             self._online.listen(self.model)
-            self.add_callback(Following(self._online.teacher))
+        for teacher in [*teachers_of(stored).values(), *([self._online.teacher] if self._online else [])]:
+            self.add_callback(Following(teacher))
 
     @property
     def teacher(self) -> SelfTeacher:
