@@ -26,6 +26,7 @@ from composer_replication.environments.opening import open_environment
 from composer_replication.environments.protocol import Environment
 from composer_replication.evaluation.compare import evaluate_policy
 from composer_replication.evaluation.distributions import student_quantile
+from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Silent
 from composer_replication.runs import Run
 from composer_replication.stages.policy import load_own
@@ -71,11 +72,12 @@ def main() -> None:
 
 
 def arm(config: Config, backend: str, seed: int) -> Config:
-    """A Tinker server has no gradient-ratio cap, so that TRL gets none either."""
+    """A Tinker server has no gradient-ratio cap and no average of the policy, so that TRL gets none either."""
     training = config.training
     if backend == "trl":
         training = training.model_copy(update={"gradient_ratio_cap": None})
-    return config.model_copy(update={"seed": seed, "training": training})
+    sdpo = config.channel(SdpoSettings).model_copy(update={"teacher": "live"})
+    return config.model_copy(update={"seed": seed, "training": training}).with_channels(sdpo)
 
 
 def before(run: Run, config: Config) -> float:

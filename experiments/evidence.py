@@ -2,8 +2,9 @@
 
     python experiments/evidence.py
 
-Reads what the rebuilds of 004-ab, 009-rates, 011-content and 012-competitors wrote (results/tables.json) and the
-held-out attempts of the model that was trained on code; writes docs/evidence.md from evidence.md.jinja.
+Reads what the rebuilds of 004-ab, 009-rates, 011-content, 012-competitors and 017-stored-teacher wrote
+(results/tables.json) and the held-out attempts of the model that was trained on code; writes docs/evidence.md from
+evidence.md.jinja.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from shared.prose import wrapped
 HERE = Path(__file__).parent
 CODE = HERE.parent / "benchmarks" / "results" / "code_training_heldout.jsonl"
 PAGE = HERE.parent / "docs" / "evidence.md"
-RATES, CONTENT, RIVALS = "009-rates", "011-content", "012-competitors"
+RATES, CONTENT, RIVALS, STORED = "009-rates", "011-content", "012-competitors", "017-stored-teacher"
 SAID = {
     RATES: {"H1": "unclear", "H2": "below", "H3": "unclear", "H4": "above", "H5": "above", "H6": "above"},
     CONTENT: {"H1": "above", "H2": "above", "H3": "unclear", "H4": "unclear", "H5": "below", "H6": "above"},
@@ -33,8 +34,9 @@ SAID = {
 
 
 def main() -> None:
-    ab, rates, content, rivals = (
-        json.loads((HERE / name / "results" / "tables.json").read_text()) for name in ("004-ab", RATES, CONTENT, RIVALS)
+    ab, rates, content, rivals, stored = (
+        json.loads((HERE / name / "results" / "tables.json").read_text())
+        for name in ("004-ab", RATES, CONTENT, RIVALS, STORED)
     )
     tests = {
         name: {one["name"]: one for one in tables["registered"]}
@@ -59,6 +61,7 @@ def main() -> None:
         rivals=rivals["regimes"]["half"]["arms"],
         rival_tests=tests[RIVALS],
         rival_seeds={name: list(one["difference"]["by_seed"].values()) for name, one in tests[RIVALS].items()},
+        stored=stored["success"],
         code=code_facts(CODE),
     )
     write_atomically(PAGE, wrapped(told))

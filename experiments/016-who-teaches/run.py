@@ -1,6 +1,6 @@
 """Work off the plan with the shared runner, which says how; other words are handed to it.
 
-    recompose experiment run experiments/016-who-teaches -- --slice-s 540 --processes 6
+    recompose experiment run experiments/016-who-teaches -- --slice-s 540 --processes 5
 
 Reads plan.toml; writes results/<regime>/<arm>-<seed>.jsonl.zst.
 """

@@ -40,6 +40,7 @@ CONFIG = {
         "steps": 4, "prompts_per_step": 2, "group_size": 4, "traces_per_step": 2, "max_turn_tokens": 16,
         "checkpoint_every": 2, "learning_rate": 5e-3, "error_turn_penalty": 0.2,
     },
+    "channels": [{"name": "grpo"}, {"name": "sdpo", "teacher": "frozen"}, {"name": "trdpo"}],
     "evaluation": {"tasks": 4},
 }  # fmt: skip
 PLAIN = {**CONFIG, "channels": [{"name": "grpo"}, {"name": "sdpo", "weight": 0}, {"name": "trdpo", "weight": 0}]}

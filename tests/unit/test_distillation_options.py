@@ -199,8 +199,6 @@ def test_another_attempt_of_the_same_step_can_be_the_hint(sibling, level):
     ("sdpo", "sentence"),
     [
         ({"importance_clip": 2.0}, "importance_clip of the channel sdpo does nothing without source"),
-        ({"teacher": "trust_region"}, "is the policy itself on stored traces"),
-        ({"teacher": "frozen"}, "is the policy itself on stored traces"),
         ({"sibling_hints": "outcome"}, "sibling_hints of the channel sdpo does nothing without source"),
         ({"source": "rollouts", "trust_region_rate": 0.2}, 'does nothing without teacher = "trust_region"'),
         ({"source": "rollouts", "teacher": "live", "ema_rate": 0.2}, 'does nothing without teacher = "ema"'),

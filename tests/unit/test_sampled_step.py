@@ -159,8 +159,10 @@ def tinker_config(**values):
     return Config.model_validate({"hardware": {"lora_rank": 4}, **values})
 
 
-def test_quickstarts_settings_are_taken_with_adapters():
-    refuse_for_backend(tinker_config(), "tinker", 1)
+@pytest.mark.parametrize("teacher", ["live", "frozen"])
+def test_quickstarts_settings_are_taken_with_adapters_and_a_teacher_that_can_be_kept(teacher):
+    channels = [{"name": "grpo"}, {"name": "sdpo", "teacher": teacher}, {"name": "trdpo"}]
+    refuse_for_backend(tinker_config(channels=channels), "tinker", 1)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +175,7 @@ def test_quickstarts_settings_are_taken_with_adapters():
         ({"training": {"gradient_ratio_cap": 0.2}}, "training.gradient_ratio_cap"),
         ({"channels": [{"name": "grpo"}, {"name": "sdpo", "jsd_beta": 0.2}]}, "jsd_beta"),
         ({"channels": [{"name": "grpo"}, {"name": "sdpo", "source": "rollouts"}]}, "teacher"),
+        ({}, 'keeps no teacher "ema"; next: set teacher = "frozen" or "live"'),
         ({"channels": [{"name": "grpo"}, {"name": "tests.e2e.own_channel:StayClose", "weight": 1}]}, "StayClose"),
     ],
 )
@@ -197,7 +200,7 @@ def test_a_tinker_server_loses_distributions_the_cap_and_alarms():
 def test_what_is_told_of_distributions_is_what_happens(backend, hardware):
     def with_sdpo(**settings):
         return Config.model_validate(
-            {"hardware": hardware, "channels": [{"name": "grpo"}, {"name": "sdpo", **settings}]}
+            {"hardware": hardware, "channels": [{"name": "grpo"}, {"name": "sdpo", "teacher": "live", **settings}]}
         )
 
     told = " ".join(lost_by(backend))

@@ -112,13 +112,12 @@ def points_over(
 
 def best_rates(cell: Cell, kind: str, rates: Sequence[str]) -> dict[int, str]:
     """By seed, chosen without it."""
-    tried = [rate for rate in rates if f"{kind}-{rate}" in cell.arms]
-    speeds = {rate: {seed: run.speed for seed, run in cell.arms[f"{kind}-{rate}"].items()} for rate in tried}
+    speeds = {rate: {seed: run.speed for seed, run in cell.arms[f"{kind}-{rate}"].items()} for rate in rates}
 
     def without(seed: int, rate: str) -> float:
         return fmean(speed for other, speed in speeds[rate].items() if other != seed)
 
-    return {seed: max(tried, key=lambda rate: without(seed, rate)) for seed in cell.starts}
+    return {seed: max(rates, key=lambda rate: without(seed, rate)) for seed in cell.starts}
 
 
 def at_best_rate(cell: Cell, kind: str, rates: Sequence[str]) -> Side:

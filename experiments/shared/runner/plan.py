@@ -14,7 +14,7 @@ FIRST_TEACHER_SEED = 9001
 """Far from the seeds of policies, so that no teacher was warmed up on a policy's logs."""
 FEWEST_SITES = 12
 """Of a kind, for its gap to count."""
-OF_THE_RUNNER = ("way", "steps", "phases", "asks_teachers", "kind", "rates")
+OF_THE_RUNNER = ("way", "steps", "phases", "asks_teachers", "kind")
 """Keys of an arm, a phase or a triple of teachers that are no settings of the run."""
 SEEDS_APART = 1000
 """Between the phases of an arm: each has tasks of its own."""
@@ -113,22 +113,20 @@ def read_plan(path: Path) -> Plan:
 
 
 def with_rates(raw: dict[str, Any]) -> dict[str, Any]:
-    """With `rates`, an arm stands for one arm per learning rate, `<arm>-<rate>`; it may have rates of its own."""
+    """With `rates`, every arm stands for one arm per learning rate, `<arm>-<rate>`."""
     if "rates" not in raw:
         return raw
-    rates_of = {arm: own.get("rates", raw["rates"]) for arm, own in raw["arms"].items()}
-    rates = list(dict.fromkeys([*raw["rates"], *(rate for own in rates_of.values() for rate in own)]))
     arms = {
         f"{arm}-{rate}": merged(own, {"training": {"learning_rate": float(rate)}})
         for arm, own in raw["arms"].items()
-        for rate in rates_of[arm]
+        for rate in raw["rates"]
     }
     regimes = {
-        name: {**own, "arms": [f"{arm}-{rate}" for rate in rates for arm in own["arms"] if rate in rates_of[arm]]}
+        name: {**own, "arms": [f"{arm}-{rate}" for rate in raw["rates"] for arm in own["arms"]]}
         for name, own in raw["regimes"].items()
     }
-    seconds = {f"{arm}-{rate}": took for arm, took in raw["seconds"].items() for rate in rates}
-    return {**raw, "rates": rates, "arms": arms, "regimes": regimes, "seconds": {**raw["seconds"], **seconds}}
+    seconds = {f"{arm}-{rate}": took for arm, took in raw["seconds"].items() for rate in raw["rates"]}
+    return {**raw, "arms": arms, "regimes": regimes, "seconds": {**raw["seconds"], **seconds}}
 
 
 def validated(*layers: Mapping[str, Any]) -> Config:

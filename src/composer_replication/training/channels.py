@@ -27,7 +27,7 @@ from composer_replication.sections import explain
 from .lessons.distillation import SiteStates, distil, places, repeated
 from .lessons.self_teacher import kept_head, mixed_head, mixed_states, self_teacher
 from .lessons.token_weights import WeighedRow, logprob_row, site_weights, taught_states, turn_states, weighed_row
-from .models.states import Head, last_hidden, output_head
+from .models.states import Head, last_hidden, output_head, without_dropout
 
 
 class Channel(Protocol):
@@ -79,7 +79,8 @@ class SelfDistillation(OfEntry):
 
     def teach(self, read: Callable[..., HintedReading], model: Any, batch: Mapping[str, Tensor]) -> None:
         """`read(function, *arguments)` calls the function within a forward pass of the model."""
-        if self.settings.teacher == "live" or self._is_empty(batch):
+        self._taught = None
+        if self.teacher.is_live or self._is_empty(batch):
             return
         with self.teacher.installed(model):
             self._taught = read(self._read, model, batch)
@@ -92,9 +93,11 @@ class SelfDistillation(OfEntry):
 
     @torch.no_grad()
     def _read(self, model: Any, batch: Mapping[str, Tensor]) -> HintedReading:
-        hidden_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
+        with without_dropout(model):
+            hidden_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
+        head = output_head(model) if self.teacher.is_live else kept_head(model)
         # Position p predicts token p + 1.
-        return HintedReading(hidden_KTH[:, :-1][batch["sdpo_loss_mask"].bool()[:, 1:]], kept_head(model))
+        return HintedReading(hidden_KTH[:, :-1][batch["sdpo_loss_mask"].bool()[:, 1:]], head)
 
     def _is_empty(self, batch: Mapping[str, Tensor]) -> bool:
         return not len(batch["sdpo_row"]) and "sdpo_number" not in batch

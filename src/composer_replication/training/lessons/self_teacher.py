@@ -26,6 +26,10 @@ class SelfTeacher:
         self._rate = rate
         self._shadows: dict[str, Tensor] = {}
 
+    @property
+    def is_live(self) -> bool:
+        return self._rate is None
+
     @torch.no_grad()
     def begin(self, model: Any) -> None:
         """The first call takes the weights to start from. A model to be sharded must be so by then: shards are kept."""

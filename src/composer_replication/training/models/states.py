@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -74,6 +74,11 @@ def acts_differently_in_training(model: Any) -> bool:
     network = language_model(model)
     rates = [value for name, value in network.config.get_text_config().to_dict().items() if "drop" in name]
     return bool(network.is_gradient_checkpointing or network is not model or any(rates))
+
+
+def without_dropout(model: Any) -> AbstractContextManager[Any]:
+    """And without the recomputation that only a backward pass needs."""
+    return evaluating(model) if acts_differently_in_training(model) else nullcontext()
 
 
 def output_head(model: Any) -> Head:

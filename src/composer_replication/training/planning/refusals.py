@@ -246,7 +246,7 @@ def _refuse_for_tinker(config: Config, processes: int) -> None:
     sdpo = config.channel(SdpoSettings)
     if sdpo.weight and sdpo.teacher not in ("live", "frozen"):
         raise UsageError(
-            f'a Tinker server keeps no teacher "{sdpo.teacher}"', 'set teacher = "live" or "frozen" of the channel sdpo'
+            f'a Tinker server keeps no teacher "{sdpo.teacher}"', 'set teacher = "frozen" or "live" of the channel sdpo'
         )
 
 

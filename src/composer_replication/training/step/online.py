@@ -9,7 +9,7 @@ What comes back is a weighted sum over the given number of sites.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -24,14 +24,13 @@ from ..lessons.online_sites import OnlineSite
 from ..lessons.self_teacher import SelfTeacher, kept_head, mixed_head, mixed_states, self_teacher
 from ..models.states import (
     Head,
-    acts_differently_in_training,
-    evaluating,
     language_model,
     last_hidden,
     one_sequence_per_row,
     output_head,
     padded,
     sent,
+    without_dropout,
 )
 from ..models.whole import is_sharded
 from .balance import Balance
@@ -190,7 +189,7 @@ class OnlineDistillation:
         self._checked_at = step
         unwrapped, some, rows = self._engine.unwrap(lesson.model), lesson.sites[:CHECKED_SITES], lesson.rows
         plain = [site._replace(teacher_context=rows.context(row, site.start)) for row, site in some]
-        with torch.no_grad(), _evaluating(unwrapped), self._engine.autocast():
+        with torch.no_grad(), without_dropout(unwrapped), self._engine.autocast():
             teacher_NH: Tensor = self._engine.inside_forward(lesson.model, self._teacher_pass, unwrapped, plain, rows)
             assert lesson.hidden_BTH is not None
             student_NH = lesson.hidden_BTH[rows.predictors(some)]
@@ -239,7 +238,7 @@ class OnlineDistillation:
         passes = _passes(sites, TEACHER_SHARE * rows.size)
         most = int(self._engine.gather(len(passes)).max())
         read: dict[int, Tensor] = {}
-        with torch.no_grad(), teacher.installed(unwrapped), _evaluating(unwrapped):
+        with torch.no_grad(), teacher.installed(unwrapped), without_dropout(unwrapped):
             for some in [*passes, *([[]] * (most - len(passes)))]:
                 arguments = (unwrapped, some, rows)
                 if inside_forward:
@@ -283,11 +282,6 @@ def _passes(sites: Sequence[OnlineSite], most_tokens: int) -> list[list[OnlineSi
         else:
             passes.append([site])
     return passes
-
-
-def _evaluating(model: Any) -> AbstractContextManager[Any]:
-    """Without dropout, and without the recomputation that only a backward pass needs."""
-    return evaluating(model) if acts_differently_in_training(model) else nullcontext()
 
 
 def with_lesson(

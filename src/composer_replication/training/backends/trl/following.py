@@ -25,6 +25,6 @@ class Following(TrainerCallback):
 
 
 def teachers_of(channels: Sequence[Channel]) -> dict[str, SelfTeacher]:
-    """Of channels on stored traces, by the name that they have in a checkpoint."""
+    """Of channels on stored traces, by the name that they have in a checkpoint; a live one keeps nothing."""
     found = {f"teacher_{channel.name}": getattr(channel, "teacher", None) for channel in channels}
-    return {name: teacher for name, teacher in found.items() if isinstance(teacher, SelfTeacher)}
+    return {name: one for name, one in found.items() if isinstance(one, SelfTeacher) and not one.is_live}
