@@ -77,19 +77,18 @@ class SelfDistillation(OfEntry):
         self.teacher = self_teacher(self.settings.teacher, self.settings.ema_rate)
         self._taught: HintedReading | None = None
 
-    def teach(self, read: Callable[..., HintedReading], model: Any, batch: Mapping[str, Tensor]) -> None:
+    def teach(self, read: Callable[..., Any], model: Any, batch: Mapping[str, Tensor]) -> None:
         """`read(function, *arguments)` calls the function within a forward pass of the model."""
         self._taught = None
         if self.teacher.is_live or self._is_empty(batch):
             return
         with self.teacher.installed(model):
-            self._taught = read(self._read, model, batch)
+            taught: HintedReading = read(self._read, model, batch)
         if self.settings.teacher == "trust_region":
-            live, rate = read(self._read, model, batch), self.settings.trust_region_rate
-            heads = self._taught.head, live.head, rate
-            self._taught = HintedReading(
-                mixed_states(self._taught.states_NH, live.states_NH, *heads), mixed_head(*heads)
-            )
+            live: HintedReading = read(self._read, model, batch)
+            heads = taught.head, live.head, self.settings.trust_region_rate
+            taught = HintedReading(mixed_states(taught.states_NH, live.states_NH, *heads), mixed_head(*heads))
+        self._taught = taught
 
     @torch.no_grad()
     def _read(self, model: Any, batch: Mapping[str, Tensor]) -> HintedReading:
