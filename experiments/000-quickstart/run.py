@@ -42,7 +42,9 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def interval(change: dict[str, float]) -> str:
+def interval(change: dict[str, float | None]) -> str:
+    if change["lo"] is None:
+        return "all alike"
     return f"{change['mean']:+.3f} [{change['lo']:+.3f}, {change['hi']:+.3f}]"
 
 
