@@ -175,8 +175,8 @@ def unfinished(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_a_run_in_progress_is_left_alone(unfinished: tuple[Path, Path]) -> None:
     session, run = unfinished
-    before = files_in(run)
     with Run.open(run).lock():
+        before = files_in(run)
         with pytest.raises(UsageError, match="in use by another process"):
             ingest_command(session, run=run)
         assert files_in(run) == before
