@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from pydantic import ValidationError
@@ -25,9 +25,18 @@ from composer_replication.objective import CHANNELS, ChannelSettings, OfEntry, S
 from composer_replication.sections import explain
 
 from .lessons.distillation import SiteStates, distil, places, repeated
-from .lessons.self_teacher import kept_head, mixed_head, mixed_states, self_teacher
-from .lessons.token_weights import WeighedRow, logprob_row, site_weights, taught_states, turn_states, weighed_row
-from .models.states import Head, last_hidden, output_head, without_dropout
+from .lessons.self_teacher import kept_head, self_teacher
+from .lessons.token_weights import (
+    TurnStates,
+    WeighedRow,
+    logprob_row,
+    mixed,
+    site_weights,
+    taught_states,
+    turn_states,
+    weighed_row,
+)
+from .models.states import last_hidden, output_head, without_dropout
 
 
 class Channel(Protocol):
@@ -53,13 +62,6 @@ class Channel(Protocol):
         ...
 
 
-class HintedReading(NamedTuple):
-    """What the teacher makes of the error turns behind their hints."""
-
-    states_NH: Tensor
-    head: Head
-
-
 @dataclass
 class SelfDistillation(OfEntry):
     """Channel 2: mean over sites of the mean divergence over the tokens of the error turn.
@@ -75,7 +77,7 @@ class SelfDistillation(OfEntry):
 
     def __post_init__(self) -> None:
         self.teacher = self_teacher(self.settings.teacher, self.settings.ema_rate)
-        self._taught: HintedReading | None = None
+        self._taught: TurnStates | None = None
 
     def teach(self, read: Callable[..., Any], model: Any, batch: Mapping[str, Tensor]) -> None:
         """`read(function, *arguments)` calls the function within a forward pass of the model."""
@@ -83,20 +85,18 @@ class SelfDistillation(OfEntry):
         if self.teacher.is_live or self._is_empty(batch):
             return
         with self.teacher.installed(model):
-            taught: HintedReading = read(self._read, model, batch)
+            taught: TurnStates = read(self._read, model, batch)
         if self.settings.teacher == "trust_region":
-            live: HintedReading = read(self._read, model, batch)
-            heads = taught.head, live.head, self.settings.trust_region_rate
-            taught = HintedReading(mixed_states(taught.states_NH, live.states_NH, *heads), mixed_head(*heads))
+            taught = mixed(taught, read(self._read, model, batch), self.settings.trust_region_rate)
         self._taught = taught
 
     @torch.no_grad()
-    def _read(self, model: Any, batch: Mapping[str, Tensor]) -> HintedReading:
+    def _read(self, model: Any, batch: Mapping[str, Tensor]) -> TurnStates:
         with without_dropout(model):
             hidden_KTH = last_hidden(model, batch["ctx_teacher_input_ids"], batch["ctx_teacher_attention_mask"])
         head = output_head(model) if self.teacher.is_live else kept_head(model)
         # Position p predicts token p + 1.
-        return HintedReading(hidden_KTH[:, :-1][batch["sdpo_loss_mask"].bool()[:, 1:]], head)
+        return TurnStates(hidden_KTH[:, :-1][batch["sdpo_loss_mask"].bool()[:, 1:]], head)
 
     def _is_empty(self, batch: Mapping[str, Tensor]) -> bool:
         return not len(batch["sdpo_row"]) and "sdpo_number" not in batch
@@ -117,7 +117,7 @@ class SelfDistillation(OfEntry):
             site_N = repeated(torch.arange(len(rows)), lengths_K)
             raise ValueError(f"site {int(site_N[different_N.cpu()][0])}: teacher and student tokens differ")
         used_N = repeated(place_K.cpu(), lengths_K).to(rows.device)
-        states = SiteStates(student_BTH[used_N, student_N - 1], taught.states_NH, labels_N, lengths_K)
+        states = SiteStates(student_BTH[used_N, student_N - 1], taught.hidden_NH, labels_N, lengths_K)
         number = batch.get("sdpo_number", len(rows))
         return distil(states, output_head(model), taught.head, self.settings, number).loss
 

@@ -113,9 +113,13 @@ def taught_states(
         hinted = turn_states(model, context, turn)
     if own.teacher != "trust_region":
         return hinted
-    live = turn_states(model, context, turn)
-    heads = hinted.head, live.head, own.trust_region_rate
-    return TurnStates(mixed_states(hinted.hidden_NH, live.hidden_NH, *heads), mixed_head(*heads))
+    return mixed(hinted, turn_states(model, context, turn), own.trust_region_rate)
+
+
+def mixed(start: TurnStates, live: TurnStates, rate: float) -> TurnStates:
+    """Whose logits are `(1 - rate) · start + rate · live`."""
+    heads = start.head, live.head, rate
+    return TurnStates(mixed_states(start.hidden_NH, live.hidden_NH, *heads), mixed_head(*heads))
 
 
 def policy_row(model: Any, rolled: Rolled, slope: float, temperature: float) -> WeighedRow:
