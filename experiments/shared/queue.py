@@ -34,7 +34,7 @@ class Queue:
     def __init__(self, jobs: Sequence[Job], claims: Path) -> None:
         self._jobs = {job.name: job for job in jobs}
         self._claims = claims
-        unknown = {need for job in jobs for need in job.needs} - self._jobs.keys()
+        unknown = {need for job in self.left for need in job.needs} - self._jobs.keys()
         if len(self._jobs) < len(jobs) or unknown:
             raise UsageError(f"jobs twice or never given: {sorted(unknown)}", "check the plan")
 

@@ -238,15 +238,18 @@ os._exit(0)
 
 
 def test_memory_bomb_in_many_processes(sandbox):
+    """Which processes the kernel ends is its own choice, so only what is held at one moment counts."""
     code = """
 import os, time
+moment = time.time() + 3
 for _ in range(4): os.fork()
 x = bytearray(b'x') * (100 << 20)
-print('had it', flush=True)
-time.sleep(2)
+if time.time() < moment:
+    time.sleep(moment - time.time())
+    print('holds it', flush=True)
 """
     result = python(sandbox, code)
-    assert result.stdout.count(b"had it") <= 2
+    assert result.stdout.count(b"holds it") <= 2
     assert sandbox.exec(["true"]).ok
 
 

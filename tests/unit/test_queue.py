@@ -46,6 +46,14 @@ def test_nothing_is_begun_that_would_not_end_within_the_slice_and_the_next_slice
     assert bench.order == ["long", "short", "longer"]
 
 
+def test_what_a_done_job_once_needed_may_be_gone_and_what_an_open_one_needs_may_not(bench):
+    done, waiting = bench.job("done", "gone"), bench.job("open", "done")
+    done.result.write_text("done")
+    assert bench.work([done, waiting]) == ["open"]
+    with pytest.raises(UsageError, match="gone"):
+        bench.work([bench.job("another", "gone")])
+
+
 def test_a_claim_of_a_living_process_is_respected_and_one_of_a_dead_process_is_not(bench, tmp_path):
     ended = multiprocessing.get_context("spawn").Process(target=int)
     ended.start()
