@@ -57,7 +57,7 @@ def main() -> None:
     drawn = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    drawn.filters |= {"points": points, "share": share, "level": level, "rollouts": rollouts, "power": power}
+    drawn.filters |= {told.__name__: told for told in (points, nats, share, level, rollouts, power)}
     facts = {
         "details": DETAILS,
         "ab": {(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
@@ -80,6 +80,7 @@ def main() -> None:
             if one["number"] == "success at step 20"
         },
         "leak": leak,
+        "read_unwatched": [one["open"]["hit_file"] for one in leak["open"]["by_seed"].values()],
         "stored": tables[STORED]["success"],
         "code": code_facts(CODE),
     }
@@ -130,6 +131,10 @@ def code_facts(path: Path) -> dict[str, Any]:
 def points(value: dict[str, float] | Estimate) -> str:
     mean, lo, hi = _bounds(value)
     return f"{100 * mean:+.1f} [{100 * lo:+.1f}, {100 * hi:+.1f}]".replace("-", "−")
+
+
+def nats(value: dict[str, float]) -> str:
+    return f"{value['mean']:+.2f} [{value['lo']:+.2f}, {value['hi']:+.2f}]".replace("-", "−")
 
 
 def share(value: dict[str, float] | float) -> str:

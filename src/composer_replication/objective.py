@@ -145,7 +145,7 @@ class TrdpoSettings(ChannelSettings):
     length_normalised: Flag | Literal["auto"] = False
     """Bring both sides to the length of the shorter one; "auto" only where one is more than 1.5 times as long."""
     sft_only: Flag = False
-    """Imitate the chosen actions and prefer nothing: a control by design, and the better one where it was measured."""
+    """Imitate the chosen actions and prefer nothing: a control by design, and the faster one in experiment 013."""
 
     @property
     def likelihood_weight(self) -> float:
