@@ -8,7 +8,6 @@ attempt. Loopback needs no price; any other server needs one, https and a cap.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import random
 import threading
@@ -23,7 +22,7 @@ from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.outgoing import routed
 from composer_replication.llm.pricing import FREE, Prices, usage_of
 from composer_replication.llm.transport import HttpTransport
-from composer_replication.records import JsonObject, Message, canonical_json
+from composer_replication.records import JsonObject, Message, canonical_json, digest_of
 
 from ...untrusted import encodable
 from .loop import NoReply
@@ -73,7 +72,7 @@ class EndpointModel:
 
     def reply(self, messages: Sequence[Message], tools: Sequence[JsonObject], asked: str) -> Reply:
         request = self._request(messages, tools)
-        key = hashlib.sha256(canonical_json({"schema": REQUEST_SCHEMA, "asked": asked, **request}).encode()).hexdigest()
+        key = digest_of({"schema": REQUEST_SCHEMA, "asked": asked, **request})
         if self._ledger.settled(key) is None:
             asyncio.run_coroutine_threadsafe(self._ask(request, key), self._loop).result()
         settled = self._ledger.settled(key)
