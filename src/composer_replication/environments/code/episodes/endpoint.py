@@ -12,8 +12,9 @@ import json
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
 from composer_replication.llm.addresses import is_loopback, require_allowed
@@ -57,7 +58,7 @@ class EndpointSettings:
             raise UsageError(f"{self.model} costs money and there is no cap", "add --max-usd DOLLARS")
 
 
-class EndpointModel:
+class EndpointModel(AbstractContextManager["EndpointModel", None]):
     """A `ChatModel` for many threads at once; the calls themselves run in one event loop."""
 
     def __init__(self, settings: EndpointSettings, endpoint: Endpoint, ledger: Ledger) -> None:
@@ -85,9 +86,6 @@ class EndpointModel:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
