@@ -24,8 +24,8 @@ ARMS = {
     "start": "the start",
     "open": "leak open",
     "scrubbed": "leak scrubbed",
-    "soft": "soft penalty, knows tool",
-    "hard": "hard penalty, knows tool",
+    "soft": "soft, knows tool",
+    "hard": "hard, knows tool",
     "hard_both": "hard, knows both",
 }
 STOP_POINTS, LEARN_POINTS, HIDE_POINTS = 0.05, 0.20, 0.10
