@@ -10,7 +10,8 @@ import pytest
 
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
-from composer_replication.errors import UsageError
+from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from shared.code_runs import arm, memory
@@ -112,6 +113,30 @@ def test_a_run_goes_on_elsewhere_to_the_same_bits(plan, tasks, tmp_path, monkeyp
     assert measured["repository"] == "inflection" and len(measured["passed"]) == 1 and measured["covered"]
 
 
+def test_the_start_is_measured_before_any_run(plan, tasks, tmp_path):
+    here = plan(tmp_path)
+    here.raw["measuring"] |= {"start_samples": 2, "before_samples": 1}
+    arm.measure_start(here, tasks, 0, here.file("start-0"))
+    arm.measure_before(here, tasks, here.file("before"))
+    about, *measured = read_result(here.file("start-0"))
+    assert about["left_out"] == {} and {line["repository"] for line in measured} == {"one", "two", "inflection"}
+    assert [line["repository"] for line in list(read_result(here.file("before")))[1:]] == ["inflection"]
+
+
+def test_a_segment_that_was_ended_while_it_was_measured_is_measured_again_without_a_step(plan, tasks, tmp_path):
+    here = plan(tmp_path / "results")
+    (run,) = [run for run in here.runs() if run.arm == "sdpo"]
+    state, result = code_queue.state_of(tmp_path, run.name), here.file("sdpo-501@2")
+    arm.run_segment(here, run, 2, tasks, state, result)
+    first = list(read_result(result))
+    result.unlink()
+    arm.run_segment(here, run, 2, tasks, state, result)
+    again = list(read_result(result))
+    assert max(line["step"] for line in StepLines(state / "metrics.jsonl").read()) == 2
+    assert [line for line in again if line["line"] != "run"] == [line for line in first if line["line"] != "run"]
+    assert again[0]["adapters_after"] == first[0]["adapters_after"]
+
+
 def test_a_run_whose_state_is_gone_begins_anew(plan, tmp_path):
     here = plan(tmp_path / "results")
     for name in ("grpo-501@2", "sham-501@2", "sham-501@4"):
@@ -119,6 +144,47 @@ def test_a_run_whose_state_is_gone_begins_anew(plan, tmp_path):
     code_queue.begin_anew(here, tmp_path / "work")
     assert not here.file("grpo-501@2").exists() and here.file("sham-501@4").exists()
     assert len(list((tmp_path / "results" / "orphans").iterdir())) == 1
+
+
+def checkpoint(state, step):
+    folder = state / "scratch" / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "composer-0.safetensors").touch()
+
+
+def test_a_state_that_is_further_than_the_results_is_not_taken_for_them(plan, tmp_path):
+    here = plan(tmp_path / "results")
+    behind, at_it, lost = (code_queue.state_of(tmp_path / "work", name) for name in ("grpo-501", "sdpo-501", "sham-501"))
+    for state, step in ((behind, 2), (at_it, 4), (lost, 4)):
+        checkpoint(state, step)
+    for name in ("grpo-501@2", "sdpo-501@2"):
+        write_result(here.file(name), [{"line": "run", "stopped": None}])
+    code_queue.begin_anew(here, tmp_path / "work")
+    assert here.file("grpo-501@2").exists() and here.file("sdpo-501@2").exists()
+    assert behind.exists() and at_it.exists() and not lost.exists()
+
+
+def test_a_run_that_a_watchdog_ended_is_measured_at_its_last_checkpoint_and_not_begun_anew(
+    plan, tasks, tmp_path, monkeypatch
+):
+    here = plan(tmp_path / "results")
+    (run,) = [run for run in here.runs() if run.arm == "grpo"]
+    state = code_queue.state_of(tmp_path, run.name)
+    arm.run_segment(here, run, 2, tasks, state, here.file("grpo-501@2"))
+
+    def breaks(policy, *arguments):
+        for weight in policy.model.parameters():
+            weight.data.fill_(float("nan"))
+        raise RecomposeError("loss is not a finite number", "recompose train")
+
+    monkeypatch.setattr(arm, "train", breaks)
+    arm.run_segment(here, run, 4, tasks, state, here.file("grpo-501@4"))
+    first, second = (next(iter(read_result(here.file(f"grpo-501@{step}")))) for step in (2, 4))
+    assert "finite" in second["stopped"]
+    assert first["adapters_after"] == second["adapters_before"] == second["adapters_after"]
+    here.raw["base"]["training"]["steps"] = 6
+    code_queue.begin_anew(here, tmp_path)
+    assert here.file("grpo-501@4").exists()
 
 
 def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +25,8 @@ from composer_replication.environments.code.tasks.task import AskedTask
 from composer_replication.environments.protocol import TRAIN
 from composer_replication.errors import RecomposeError
 from composer_replication.progress import Silent
-from composer_replication.training.backends.trl.checkpoints import latest
+from composer_replication.runs import write_atomically
+from composer_replication.training.backends.trl.checkpoints import latest, steps_held
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.rollouts.playing import play_tasks
@@ -43,6 +45,8 @@ KEPT = (
 KEPT_GROUPS = ("verifier/", "monitor/")
 FIRST_DRAW = {"start": 1_000, "before": 2_000, "memory": 3_000, "segment": 4_000}
 """Seeds of attempts, so that no two kinds of measurement share their draws."""
+BEGUN = "begun.json"
+"""Beside the checkpoints: the hash of the adapters that the last segment began with."""
 WITHOUT_A_LABEL = "none"
 
 
@@ -87,22 +91,33 @@ def _measured_start(
         "line": "run",
         "config": config.model_dump(mode="json"),
         "samples": samples,
-        "left_out": environment.left_out,
+        "left_out": dict(environment.left_out),
     }
     write_result(result, [{**about, **machine(), "seconds": time.monotonic() - began}, *lines])
 
 
 def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], state: Path, result: Path) -> None:
-    """Train from the checkpoint that the segment before left in `state`, a folder `training`, and leave one there."""
+    """Train from the checkpoint that the segment before left in `state`, a folder `training`, and leave one there.
+
+    One that was ended while it was measured has that checkpoint already, and is only measured.
+    """
     began, config = time.monotonic(), plan.config(run)
     environment = opened(plan, config, tasks, plan.band("train"))
     policy = loaded(config, environment)
-    before, ready = adapters_hash(state), time.monotonic()
+    held, begun = steps_held(state / "scratch"), state / BEGUN
+    if held < last:
+        state.mkdir(parents=True, exist_ok=True)
+        write_atomically(begun, json.dumps(adapters_hash(state)))
+    before, ready = json.loads(begun.read_text(encoding="utf-8")), time.monotonic()
     stopped = None
     try:
-        train(policy, config, environment, [], state, Silent(), [StopsAt(last)])
-    except RecomposeError as error:  # a watchdog ended it: what it has learnt so far is its result
+        if held < last:
+            train(policy, config, environment, [], state, Silent(), [StopsAt(last)])
+    except RecomposeError as error:  # a watchdog ended it: what it has learnt until its last checkpoint is its result
         stopped = str(error)
+    if stopped or held >= last:
+        policy = loaded(config, environment)
+        adopt_adapters(policy, latest(state / "scratch"))
     trained = time.monotonic()
     policy.model.eval()
     measured = opened(plan, config, tasks)
@@ -196,6 +211,13 @@ def opened(
 
 def loaded(config: Config, environment: CodeEnvironment) -> Policy:
     return load_policy(config.model.name, environment, config.seed, config.hardware.weights)
+
+
+def adopt_adapters(policy: Policy, checkpoint: Path | None) -> None:
+    from peft import PeftModel
+
+    if checkpoint:
+        policy.model = PeftModel.from_pretrained(policy.model, checkpoint).merge_and_unload()
 
 
 def adapters_hash(state: Path) -> str | None:
