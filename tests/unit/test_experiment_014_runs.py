@@ -61,7 +61,7 @@ def plan(policy, monkeypatch):
         raw = tomllib.loads((EXPERIMENT / "plan.toml").read_text())
         raw |= {"segment_steps": 2, "seeds": [501]}
         raw["base"]["training"] |= {
-            "steps": 4, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6, "checkpoint_every": 2,
+            "steps": 4, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6, "checkpoint_every": 1,
         }  # fmt: skip
         raw["base"]["hardware"] = {"lora_rank": 2, "rollouts_per_device": 2}
         raw["base"]["environment"] |= {"completion_tokens": 64, "concurrency": 2}
@@ -86,11 +86,25 @@ def plan(policy, monkeypatch):
 def weights(state):
     from safetensors.torch import load_file
 
-    (last,) = sorted(state.glob("scratch/checkpoint-4"))
-    return {name: tensor.tolist() for name, tensor in load_file(last / "adapter_model.safetensors").items()}
+    files = [state / "scratch" / "checkpoint-4" / f"{name}.safetensors" for name in ("adapter_model", "composer-0")]
+    return {name: tensor.tolist() for file in files for name, tensor in load_file(file).items()}
 
 
-def test_a_run_goes_on_elsewhere_to_the_same_bits(plan, tasks, tmp_path, monkeypatch):
+class Ended(BaseException):
+    """As a signal ends a process: nothing is cleaned up."""
+
+
+def ended(*given):
+    raise Ended
+
+
+class EndsInTheMiddle(arm.StopsAt):
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise Ended
+
+
+def test_a_run_goes_on_elsewhere_and_after_it_was_ended_to_the_same_bits(plan, tasks, tmp_path, monkeypatch):
     here, there, straight = (plan(tmp_path / name / "results") for name in ("here", "there", "straight"))
     (run,) = [run for run in here.runs() if run.arm == "sdpo"]
     states = {name: code_queue.state_of(tmp_path / name, run.name) for name in ("here", "there", "straight")}
@@ -101,15 +115,40 @@ def test_a_run_goes_on_elsewhere_to_the_same_bits(plan, tasks, tmp_path, monkeyp
     with (tmp_path / "state.000").open("rb") as packed:
         names = subprocess.run(["tar", "-xvf", "-", "-C", str(tmp_path / "there")], stdin=packed, capture_output=True)
     assert b"optimizer.pt" in names.stdout and b"tokenizer" not in names.stdout
+    with monkeypatch.context() as patched, pytest.raises(Ended):
+        patched.setattr(arm, "StopsAt", EndsInTheMiddle)
+        arm.run_segment(there, run, 4, tasks, states["there"], there.file("sdpo-501@4"))
+    with monkeypatch.context() as patched, pytest.raises(Ended):
+        patched.setattr(arm, "outcomes", ended)
+        arm.run_segment(there, run, 4, tasks, states["there"], there.file("sdpo-501@4"))
     arm.run_segment(there, run, 4, tasks, states["there"], there.file("sdpo-501@4"))
+    assert max(line["step"] for line in StepLines(states["there"] / "metrics.jsonl").read()) == 4
     arm.run_segment(straight, run, 4, tasks, states["straight"], straight.file("sdpo-501@4"))
     assert weights(states["there"]) == weights(states["straight"])
+    policies, averages = (
+        [tensor for name, tensor in weights(states["there"]).items() if name.startswith(start)]
+        for start in ("base_model", "teacher/")
+    )
+    assert len(policies) == len(averages) and policies != averages
     first, second = (next(iter(read_result(each))) for each in (here.file("sdpo-501@2"), there.file("sdpo-501@4")))
     assert first["adapters_before"] is None and first["adapters_after"] == second["adapters_before"]
     lines = list(read_result(there.file("sdpo-501@4")))
     assert [line["step"] for line in lines if line["line"] == "step"] == [3, 4]
     assert all(line["channel/sdpo"] > 0 for line in lines if line["line"] == "step")
+    rolled = [
+        [line["rollouts"] for line in read_result(plan.file("sdpo-501@4")) if line["line"] == "step"]
+        for plan in (there, straight)
+    ]
+    assert rolled[0] == rolled[1][-2:] and all(len(of_step) == 4 for of_step in rolled[0])
+    assert any(hinted for line in lines if line["line"] == "step" for _, _, hinted in line["rollouts"])
     (measured,) = [line for line in lines if line["line"] == "task"]
+    assert len(measured["said"]) == 1 and len(first["code_sha256"]) == 64
+    assert any(
+        turn["hint"]
+        for line in read_result(here.file("sdpo-501@2"))
+        if line["line"] == "sample"
+        for turn in line["turns"]
+    )
     assert measured["repository"] == "inflection" and len(measured["passed"]) == 1 and measured["covered"]
 
 
@@ -121,20 +160,6 @@ def test_the_start_is_measured_before_any_run(plan, tasks, tmp_path):
     about, *measured = read_result(here.file("start-0"))
     assert about["left_out"] == {} and {line["repository"] for line in measured} == {"one", "two", "inflection"}
     assert [line["repository"] for line in list(read_result(here.file("before")))[1:]] == ["inflection"]
-
-
-def test_a_segment_that_was_ended_while_it_was_measured_is_measured_again_without_a_step(plan, tasks, tmp_path):
-    here = plan(tmp_path / "results")
-    (run,) = [run for run in here.runs() if run.arm == "sdpo"]
-    state, result = code_queue.state_of(tmp_path, run.name), here.file("sdpo-501@2")
-    arm.run_segment(here, run, 2, tasks, state, result)
-    first = list(read_result(result))
-    result.unlink()
-    arm.run_segment(here, run, 2, tasks, state, result)
-    again = list(read_result(result))
-    assert max(line["step"] for line in StepLines(state / "metrics.jsonl").read()) == 2
-    assert [line for line in again if line["line"] != "run"] == [line for line in first if line["line"] != "run"]
-    assert again[0]["adapters_after"] == first[0]["adapters_after"]
 
 
 def test_a_run_whose_state_is_gone_begins_anew(plan, tmp_path):
@@ -154,7 +179,9 @@ def checkpoint(state, step):
 
 def test_a_state_that_is_further_than_the_results_is_not_taken_for_them(plan, tmp_path):
     here = plan(tmp_path / "results")
-    behind, at_it, lost = (code_queue.state_of(tmp_path / "work", name) for name in ("grpo-501", "sdpo-501", "sham-501"))
+    behind, at_it, lost = (
+        code_queue.state_of(tmp_path / "work", name) for name in ("grpo-501", "sdpo-501", "sham-501")
+    )
     for state, step in ((behind, 2), (at_it, 4), (lost, 4)):
         checkpoint(state, step)
     for name in ("grpo-501@2", "sdpo-501@2"):

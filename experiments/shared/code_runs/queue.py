@@ -24,7 +24,7 @@ from shared.runner.jobs import Experiment
 from .plan import BEFORE, MEMORY, START, Plan, read_plan
 
 LEFT_BEHIND = ("tokenizer", "vocab", "merges", "chat_template", "special_tokens", "added_tokens", "README")
-KEPT_BESIDE = ("metrics.jsonl", "alarms.jsonl", "begun.json")
+KEPT_BESIDE = ("metrics.jsonl", "alarms.jsonl", "begun.json", "rollouts.jsonl")
 
 
 def jobs_of(experiment: Experiment) -> list[Job]:
