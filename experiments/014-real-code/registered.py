@@ -68,7 +68,7 @@ def read_results(plan: Plan) -> Results:
     if missing:
         raise RecomposeError(
             f"incomplete: {len(missing)} jobs are missing ({', '.join(missing[:4])}, …), so that nothing was computed",
-            "recompose experiment run experiments/014-real-code -- --tasks POOL/tasks",
+            "recompose experiment run experiments/014-real-code -- --processes 3",
         )
     before = _tasks(plan, BEFORE)
     rates = plan.start_rates()

@@ -143,6 +143,7 @@ def test_a_run_goes_on_elsewhere_and_after_it_was_ended_to_the_same_bits(plan, t
     assert any(hinted for line in lines if line["line"] == "step" for _, _, hinted in line["rollouts"])
     (measured,) = [line for line in lines if line["line"] == "task"]
     assert len(measured["said"]) == 1 and len(first["code_sha256"]) == 64
+    assert 0 < first["adapters_rms"]["lora_B"] < second["adapters_rms"]["lora_B"]
     assert any(
         turn["hint"]
         for line in read_result(here.file("sdpo-501@2"))

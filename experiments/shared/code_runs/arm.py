@@ -132,7 +132,7 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     about = {
         "line": "run", "arm": run.arm, "seed": run.seed, "rate": config.training.learning_rate, "last_step": last,
         "config": config.model_dump(mode="json"), "train_task_ids": plan.band("train"), "adapters_before": before,
-        "adapters_after": adapters_hash(state), "stopped": stopped, **machine(), "load_s": ready - began,
+        "adapters_after": adapters_hash(state), "adapters_rms": adapters_rms(state), "stopped": stopped, **machine(), "load_s": ready - began,
         "train_s": trained - ready, "measure_s": time.monotonic() - trained,
     }  # fmt: skip
     alarms = ({"line": "alarm", **line} for line in StepLines(state / "alarms.jsonl").read())
@@ -254,10 +254,21 @@ def adapters_hash(state: Path) -> str | None:
     return hashlib.sha256((checkpoint / "adapter_model.safetensors").read_bytes()).hexdigest()
 
 
+def adapters_rms(state: Path) -> dict[str, float]:
+    """How large the two factors are: what is sampled from is their product in bfloat16, which loses a small one."""
+    from safetensors.torch import load_file
+
+    if (checkpoint := latest(state / "scratch")) is None:
+        return {}
+    tensors = load_file(checkpoint / "adapter_model.safetensors").items()
+    sides = {side: [own.flatten() for name, own in tensors if side in name] for side in ("lora_A", "lora_B")}
+    return {side: torch.cat(found).square().mean().sqrt().item() for side, found in sides.items()}
+
+
 def machine() -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        **made_with(),
+        **{key: value for key, value in made_with().items() if key in ("version", "python", "libraries", "cpus")},
         "code_sha256": code_hash(),
         "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
     }
