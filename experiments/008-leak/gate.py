@@ -37,9 +37,7 @@ def main(results: Path) -> bool:
     for (world, rate), mean in means(starts).items():
         low, high = ALLOWED[world, rate]
         held &= low <= mean <= high
-        print(
-            f"{world:8} {rate:17} {mean:.3f}  allowed {low:.2f} to {high:.2f}  {'' if low <= mean <= high else 'OUT'}"
-        )
+        print(f"{world:8} {rate:17} {mean:.3f}  allowed {low:.2f} to {high:.2f}  {'' if low <= mean <= high else 'OUT'}")
     print(f"{len(starts)} starts: {'the arms may run' if held else 'change the setting, dated, and make them again'}")
     return held
 

@@ -74,7 +74,7 @@ def test_a_job_that_fails_frees_its_claim_and_keeps_no_other_from_being_done(ben
         bench.do(job)
 
     jobs = [bench.job("a"), bench.job("after", "a"), bench.job("b")]
-    with pytest.raises(RuntimeError, match="a: ValueError.*broken"):
+    with pytest.raises(RuntimeError, match=r"a: ValueError.*broken"):
         Queue(jobs, tmp_path / "claims").work(fail, 100.0, clock=lambda: 0.0)
     assert bench.order == ["b"]
     assert bench.work(jobs) == ["a", "after"]

@@ -132,8 +132,8 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     about = {
         "line": "run", "arm": run.arm, "seed": run.seed, "rate": config.training.learning_rate, "last_step": last,
         "config": config.model_dump(mode="json"), "train_task_ids": plan.band("train"), "adapters_before": before,
-        "adapters_after": adapters_hash(state), "adapters_rms": adapters_rms(state), "stopped": stopped, **machine(), "load_s": ready - began,
-        "train_s": trained - ready, "measure_s": time.monotonic() - trained,
+        "adapters_after": adapters_hash(state), "adapters_rms": adapters_rms(state), "stopped": stopped, **machine(),
+        "load_s": ready - began, "train_s": trained - ready, "measure_s": time.monotonic() - trained,
     }  # fmt: skip
     alarms = ({"line": "alarm", **line} for line in StepLines(state / "alarms.jsonl").read())
     write_result(result, [about, *logged, *seen, *alarms, *found])
