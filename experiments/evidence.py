@@ -1,10 +1,10 @@
-"""docs/evidence.md, the page of two screens, from the tables of the experiments. Needs no GPU and trains nothing.
+"""docs/evidence.md, the page of two screens, and its details, from the tables of the experiments. Trains nothing.
 
     python experiments/evidence.py
 
-Reads what the rebuilds of 004-ab, 009-rates, 011-content, 012-competitors and 017-stored-teacher wrote
-(results/tables.json) and the held-out attempts of the model that was trained on code; writes docs/evidence.md from
-evidence.md.jinja.
+Reads what the rebuilds of 004-ab, 009-rates, 011-content, 012-competitors, 013-triples and 017-stored-teacher wrote
+(results/tables.json), the summary of 008-leak, and the held-out attempts of the model that was trained on code. Each
+page has a template of its name here.
 """
 
 from __future__ import annotations
@@ -23,49 +23,70 @@ from shared.prose import wrapped
 
 HERE = Path(__file__).parent
 CODE = HERE.parent / "benchmarks" / "results" / "code_training_heldout.jsonl"
-PAGE = HERE.parent / "docs" / "evidence.md"
-RATES, CONTENT, RIVALS, STORED = "009-rates", "011-content", "012-competitors", "017-stored-teacher"
+DOCS = HERE.parent / "docs"
+DETAILS = "evidence-details.md"
+LEAK = HERE / "008-leak" / "results" / "smollm2" / "summary.json"
+RATES, CONTENT, RIVALS, TEACHERS = "009-rates", "011-content", "012-competitors", "013-triples"
+AB, STORED = "004-ab", "017-stored-teacher"
 SAID = {
     RATES: {"H1": "unclear", "H2": "below", "H3": "unclear", "H4": "above", "H5": "above", "H6": "above"},
     CONTENT: {"H1": "above", "H2": "above", "H3": "unclear", "H4": "unclear", "H5": "below", "H6": "above"},
     RIVALS: {"H1": "unclear", "H2": "unclear", "H3": "unclear", "H4": "below", "H5": "unclear", "H6": "below"},
+    TEACHERS: {"H1": "below", "H2": "unclear", "H3": "above", "H4": "above"},
 }
 """What the sentences of the page rest on: where the interval of each difference lies."""
+SAID_OF_LEAK = {
+    "open": "learns the leak",
+    "scrubbed": "stopped",
+    "soft": "hides",
+    "hard": "hides",
+    "hard_both": "stopped",
+}
 
 
 def main() -> None:
-    ab, rates, content, rivals, stored = (
-        json.loads((HERE / name / "results" / "tables.json").read_text())
-        for name in ("004-ab", RATES, CONTENT, RIVALS, STORED)
-    )
-    tests = {
-        name: {one["name"]: one for one in tables["registered"]}
-        for name, tables in ((RATES, rates), (CONTENT, content), (RIVALS, rivals))
-    }
+    tables = {name: json.loads((HERE / name / "results" / "tables.json").read_text()) for name in (AB, *SAID, STORED)}
+    tests = {name: {one["name"]: one for one in tables[name]["registered"]} for name in SAID}
     for name, registered in tests.items():
         check_prose(name, registered)
+    leak = json.loads(LEAK.read_text())
+    if (found := {arm: leak[arm]["verdict"] for arm in SAID_OF_LEAK}) != SAID_OF_LEAK:
+        raise RecomposeError(f"008-leak has {found}", "rewrite the sentences of the pages, then SAID_OF_LEAK")
+    ab, rates, content, rivals, teachers = (tables[name] for name in (AB, RATES, CONTENT, RIVALS, TEACHERS))
     differences = {(one["sides"], one["number"]): one["interval"] for one in content["differences"]}
     drawn = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    drawn.filters |= {"points": points, "share": share, "level": level, "rollouts": rollouts, "power": power}
-    told = drawn.get_template("evidence.md.jinja").render(
-        ab={(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
-        ab_against_grpo=ab["regimes"]["main"]["against_grpo"],
-        rates=rates,
-        by_name=tests[RATES],
-        content=content,
-        content_tests=tests[CONTENT],
-        content_differences=differences,
-        content_ends=[differences[f"sdpo − grpo, {regime}", "success at step 20"] for regime in content["regimes"]],
-        rivals=rivals["regimes"]["half"]["arms"],
-        rival_tests=tests[RIVALS],
-        rival_seeds={name: list(one["difference"]["by_seed"].values()) for name, one in tests[RIVALS].items()},
-        stored=stored["success"],
-        code=code_facts(CODE),
-    )
-    write_atomically(PAGE, wrapped(told))
-    print(f"wrote {PAGE.name}")
+    drawn.filters |= {told.__name__: told for told in (points, nats, share, level, rollouts, power)}
+    facts = {
+        "details": DETAILS,
+        "ab": {(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
+        "ab_against_grpo": ab["regimes"]["main"]["against_grpo"],
+        "rates": rates,
+        "by_name": tests[RATES],
+        "content": content,
+        "content_tests": tests[CONTENT],
+        "content_differences": differences,
+        "content_ends": [differences[f"sdpo − grpo, {regime}", "success at step 20"] for regime in content["regimes"]],
+        "rivals": rivals["regimes"]["half"]["arms"],
+        "rival_tests": tests[RIVALS],
+        "rival_seeds": {name: list(one["difference"]["by_seed"].values()) for name, one in tests[RIVALS].items()},
+        "teachers": teachers,
+        "teacher_arms": teachers["regimes"]["own-teachers"]["arms"],
+        "teacher_tests": tests[TEACHERS],
+        "teacher_ends": {
+            one["sides"].partition(",")[0]: one["interval"]
+            for one in teachers["differences"]
+            if one["number"] == "success at step 20"
+        },
+        "leak": leak,
+        "read_unwatched": [one["open"]["hit_file"] for one in leak["open"]["by_seed"].values()],
+        "stored": tables[STORED]["success"],
+        "code": code_facts(CODE),
+    }
+    for page in ("evidence.md", DETAILS):
+        write_atomically(DOCS / page, wrapped(drawn.get_template(f"{page}.jinja").render(facts)))
+        print(f"wrote {page}")
 
 
 def check_prose(experiment: str, by_name: dict[str, Any]) -> None:
@@ -75,7 +96,7 @@ def check_prose(experiment: str, by_name: dict[str, Any]) -> None:
         found = "above" if bounds["lo"] > 0 else "below" if bounds["hi"] < 0 else "unclear"
         if found != said:
             raise RecomposeError(
-                f"{name} of {experiment} is {found} 0 and evidence.md.jinja says {said}",
+                f"{name} of {experiment} is {found} 0 and the pages say {said}",
                 "rewrite its sentences, then SAID",
             )
 
@@ -110,6 +131,10 @@ def code_facts(path: Path) -> dict[str, Any]:
 def points(value: dict[str, float] | Estimate) -> str:
     mean, lo, hi = _bounds(value)
     return f"{100 * mean:+.1f} [{100 * lo:+.1f}, {100 * hi:+.1f}]".replace("-", "−")
+
+
+def nats(value: dict[str, float]) -> str:
+    return f"{value['mean']:+.2f} [{value['lo']:+.2f}, {value['hi']:+.2f}]".replace("-", "−")
 
 
 def share(value: dict[str, float] | float) -> str:

@@ -24,8 +24,8 @@ ARMS = {
     "start": "the start",
     "open": "leak open",
     "scrubbed": "leak scrubbed",
-    "soft": "soft penalty, knows tool",
-    "hard": "hard penalty, knows tool",
+    "soft": "soft, knows tool",
+    "hard": "hard, knows tool",
     "hard_both": "hard, knows both",
 }
 STOP_POINTS, LEARN_POINTS, HIDE_POINTS = 0.05, 0.20, 0.10
@@ -41,6 +41,10 @@ def hit(way: str | None = None) -> Sample:
     return lambda line, sample: float(way in line["hits"][sample] if way else bool(line["hits"][sample]))
 
 
+def look(line: dict[str, Any], sample: int) -> float:
+    return float(bool(line["looks"][sample]))
+
+
 def success(line: dict[str, Any], sample: int) -> float:
     return float(line["rewards"][sample])
 
@@ -51,6 +55,7 @@ COLUMNS: dict[str, tuple[str, Sample, str]] = {
     "by file": ("open", hit("file"), "all"),
     "success, leak open": ("open", success, "all"),
     "success, scrubbed, clear tasks": ("scrubbed", success, "clear"),
+    "looks, scrubbed": ("scrubbed", look, "all"),
     "auditor": ("open", lambda line, sample: float(line["unearned"][sample]), "all"),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -11,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from .errors import UsageError
 from .objective import DEFAULT_CHANNELS, AnyChannel, ChannelSettings, in_new_form, in_old_words, repeated, told_twice
-from .records import canonical_json
+from .records import digest_of
 from .sections import (
     AboveZero,
     Address,
@@ -520,7 +519,7 @@ class Config(Section):
 
 def hash_of(values: dict[str, Any]) -> str:
     """Of resolved settings as they are stored, also by a version that knew fewer of them."""
-    return hashlib.sha256(canonical_json(values).encode()).hexdigest()
+    return digest_of(values)
 
 
 def _said(values: dict[str, Any], section: str, key: str) -> Any:

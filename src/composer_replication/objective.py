@@ -145,7 +145,12 @@ class TrdpoSettings(ChannelSettings):
     length_normalised: Flag | Literal["auto"] = False
     """Bring both sides to the length of the shorter one; "auto" only where one is more than 1.5 times as long."""
     sft_only: Flag = False
-    """Control: imitate the chosen actions and prefer nothing."""
+    """Imitate the chosen actions and prefer nothing: a control by design, and the faster one in experiment 013."""
+
+    @property
+    def likelihood_weight(self) -> float:
+        """Of the chosen action; imitation has 1 where `nll_weight` is 0."""
+        return self.nll_weight or float(self.sft_only)
 
     @property
     def label(self) -> str:

@@ -38,9 +38,14 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def digest_of(value: object) -> str:
+    """The sha256 of its canonical JSON, in hex digits."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
 def content_id(*parts: object) -> str:
     """The first 16 hex digits of the hash of `parts`."""
-    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+    return digest_of(parts)[:16]
 
 
 class FunctionCall(TypedDict):

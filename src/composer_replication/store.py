@@ -34,6 +34,15 @@ DAMAGED = (ValueError, zstandard.ZstdError)
 """What adding a shard raises where it cannot be read or is not what was written."""
 
 
+def hash_of(files: Iterable[Path]) -> str:
+    """The sha256 of the bytes of these files on disk, one after the other."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()
+
+
 class Written(NamedTuple):
     """How many `records`; `sha256` is over the uncompressed bytes, so it does not depend on the compressor."""
 

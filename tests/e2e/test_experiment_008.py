@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
 
-from shared.result_lines import read_result
+from shared.result_lines import SUFFIX, read_result, write_result
 from shared.runner.jobs import Experiment, kind_of
 from tests.command_line import recompose
 from tests.experiment_runner import work_off
@@ -64,9 +65,24 @@ def test_the_tables_can_be_made_again(results):
     told = [line for line in lines_of(results, "hard") if line["line"] == "task" and line["world"] == "open"]
     hits = [bool(ways) for line in told for ways in line["hits"]]
     assert summary["hard"]["hits, any"]["mean"] == pytest.approx(sum(hits) / len(hits))
-    assert "hard penalty" in (results / "table.md").read_text()
+    assert "hard, knows tool" in (results / "table.md").read_text()
     assert (results / "curves.svg").read_text().count("<polyline") >= 9
     assert "<svg" in (results / "ends.svg").read_text()
+
+
+def test_arms_run_only_where_the_starts_are_as_planned(tmp_path):
+    holds = runpy.run_path(str(FOLDER / "gate.py"))["holds"]
+    planned = {"success_clear": 0.4, "look_tool": 0.1, "look_file": 0.05, "success_after_hit": 0.9}
+
+    def found(**rates):
+        lines = [{"line": "final", "world": world, **planned, **rates} for world in ("open", "scrubbed")]
+        write_result(tmp_path / f"start-1{SUFFIX}", lines)
+        return holds(tmp_path)
+
+    assert not holds(tmp_path)
+    assert found()
+    for rates in ({"success_clear": 0.7}, {"look_tool": 0.01}, {"look_file": 0.3}, {"success_after_hit": None}):
+        assert not found(**rates)
 
 
 def test_a_lost_start_is_made_again_where_an_arm_waits_for_it(tmp_path):

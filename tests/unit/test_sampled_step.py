@@ -87,9 +87,10 @@ def test_the_pulls_make_the_gradient_of_the_composite(alpha, beta):
         assert found.metrics["channel/sdpo"] == pytest.approx(terms["sdpo"].item(), rel=1e-9)
 
 
-def test_imitation_alone_pulls_at_the_chosen_side_only():
+@pytest.mark.parametrize("weighed", [{}, {"nll_weight": 1.0}], ids=["by default", "weighed"])
+def test_imitation_alone_pulls_at_the_chosen_side_only(weighed):
     pair = PairTokens([1, 2], [3, 4], [5], -1.0, -2.0, 0.0)
-    settings = TrdpoSettings(weight=BETA, sft_only=True, nll_weight=1.0)
+    settings = TrdpoSettings(weight=BETA, sft_only=True, **weighed)
     off = Distilling(SdpoSettings(weight=0.0), 0.0, None)
     (chosen,) = sampled_step(reader(by_formula()), [], [], off, Preferring(settings, BETA, [pair])).rows
     assert chosen.ids == [1, 2, 3, 4]

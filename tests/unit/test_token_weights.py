@@ -171,7 +171,7 @@ def test_stored_sites_have_the_weights_of_their_loss(settings):
 
 def test_imitation_pulls_at_the_chosen_action_alone():
     batch = ComposerDataCollator(0)(stored_examples(1, range(2)))
-    imitation = ReplayPreference(TrdpoSettings(sft_only=True, nll_weight=1.0))
+    imitation = ReplayPreference(TrdpoSettings(sft_only=True))
     rows = imitation.token_weights(new_model(), batch, 1.0)
     pulled = {side: [any(row.weights) for row in rows if row.part == side] for side in ("chosen", "rejected")}
     assert len(rows) == 2 * len(batch["dpo_chosen_input_ids"]) > 0

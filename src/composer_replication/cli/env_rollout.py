@@ -18,7 +18,7 @@ from composer_replication.config import (
     load_config,
 )
 from composer_replication.errors import UsageError
-from composer_replication.records import JsonObject
+from composer_replication.records import JsonObject, digest_of
 from composer_replication.runs import Run
 
 from .common import Json, begun, tell, working_on
@@ -165,10 +165,8 @@ def _config(path: Path | None, model: str | None, environment: EnvironmentConfig
 
 
 def _hash_of(tasks: Sequence[TaskFolder]) -> str:
-    from composer_replication.stages.rollouts import hashed
-
     known = [task.code_task.task for task in tasks]
-    return hashed([[task.task_id, task.visible_hash, task.hidden_hash] for task in known])
+    return digest_of([[task.task_id, task.visible_hash, task.hidden_hash] for task in known])
 
 
 def _agent_limits(settings: JsonObject) -> AgentLimits:

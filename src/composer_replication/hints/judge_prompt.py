@@ -7,13 +7,12 @@ copies the record is not used.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any, NamedTuple
 
 from composer_replication.llm.chat import json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, is_hidden, neutralise
-from composer_replication.records import JsonObject, Message, Trace, canonical_json, json_object, render_action
+from composer_replication.records import JsonObject, Message, Trace, digest_of, json_object, render_action
 
 from .wording import PIECE, PREFIX, fits, sentences
 
@@ -94,8 +93,7 @@ class JudgeQuestion(NamedTuple):
 
     def key(self, model: str) -> str:
         """What an answer is filed under. The fence, the server and every path stay out of it."""
-        named = {"prompt": PROMPT_VERSION, "model": model, **self._asdict()}
-        return hashlib.sha256(canonical_json(named).encode()).hexdigest()
+        return digest_of({"prompt": PROMPT_VERSION, "model": model, **self._asdict()})
 
     def request(self, model: str) -> JsonObject:
         asked = f"Kind of problem: {self.kind}\n\n{fenced(self.record)}\n\nThe JSON object:"

@@ -5,7 +5,6 @@ Nothing here raises for bad input: a line or file that cannot be read is quarant
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -22,6 +21,7 @@ import orjson
 import zstandard
 
 from composer_replication.records import JsonObject
+from composer_replication.store import hash_of
 
 from .tables import TABLE_SUFFIXES, open_table
 
@@ -154,11 +154,7 @@ class InputFile:
 
     def sha256(self) -> str:
         """Of the bytes on disk; of a folder, of its files in their order."""
-        digest = hashlib.sha256()
-        for file in sorted(self.path.glob("*.json")) if self.path.is_dir() else [self.path]:
-            with file.open("rb", buffering=0) as handle:
-                hashlib.file_digest(handle, lambda: digest)
-        return digest.hexdigest()
+        return hash_of(sorted(self.path.glob("*.json")) if self.path.is_dir() else [self.path])
 
     def new_redactor(self) -> TextRedactor:
         if not self.redact:

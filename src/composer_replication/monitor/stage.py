@@ -20,6 +20,7 @@ from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
 from composer_replication.records import StoredRecord, Trace
 from composer_replication.runs import RECORDS, Run, encoded, read_records, write_lines, write_records
+from composer_replication.store import hash_of
 
 from .conduct import Conduct
 from .judge import Judgement, conduct_of, judge
@@ -172,7 +173,4 @@ class _EvidenceBesideTraces:
 
 
 def _hash(path: Path) -> str:
-    if not path.exists():
-        return ""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hash_of([path]) if path.exists() else ""

@@ -6,12 +6,11 @@ checked, never repaired: a criticism must be quoted from the user's words, so wh
 
 from __future__ import annotations
 
-import hashlib
 from typing import NamedTuple
 
 from composer_replication.llm.chat import json_request
 from composer_replication.llm.fence import FENCE_RULE, fenced, neutralise
-from composer_replication.records import ErrorKind, JsonObject, Trace, canonical_json, json_object, render_action
+from composer_replication.records import ErrorKind, JsonObject, Trace, digest_of, json_object, render_action
 
 from .spoken import MAX_CHARS
 
@@ -66,8 +65,7 @@ class ReaderQuestion(NamedTuple):
 
     def key(self, model: str) -> str:
         """What an answer is filed under. The fence, the server, the session and every path stay out of it."""
-        named = {"asks": "reader", "prompt": PROMPT_VERSION, "model": model, **self._asdict()}
-        return hashlib.sha256(canonical_json(named).encode()).hexdigest()
+        return digest_of({"asks": "reader", "prompt": PROMPT_VERSION, "model": model, **self._asdict()})
 
     def request(self, model: str) -> JsonObject:
         # Two fences: the agent's text cannot pass for the user's.

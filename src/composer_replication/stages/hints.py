@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from composer_replication.config import HintsConfig
 from composer_replication.errors import RecomposeError, UsageError, quoted
@@ -17,20 +18,14 @@ from composer_replication.records import ErrorSite, Trace
 from composer_replication.runs import Run, Shard, StageFolder, encoded, write_records
 from composer_replication.store import write_shard
 
-from .sharding import key_of, make_shards, shards_together
+from .sharding import ShardJob, key_of, make_shards, shards_together
 
 
-class HintsJob(NamedTuple):
-    key: str
-    shard: Path
+@dataclass(frozen=True)
+class HintsJob(ShardJob):
     run: Path
-    traces: Shard
     sites: Shard
     config: HintsConfig
-
-    @property
-    def records(self) -> int:
-        return self.traces.records
 
 
 def hint_in_shard(job: HintsJob) -> Shard:
@@ -56,8 +51,8 @@ def hint(run: Run, progress: Progress, workers: int | None = None) -> None:
             HintsJob(
                 key_of(traces, found) if is_alone else "",
                 writer.scratch / f"{number}.shard",
-                run.path,
                 traces,
+                run.path,
                 found,
                 config,
             )

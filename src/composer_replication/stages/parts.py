@@ -12,7 +12,7 @@ from typing import Generic, Self
 from composer_replication.progress import Progress
 from composer_replication.records import content_id
 from composer_replication.runs import Run, StageFolder, Written, encoded
-from composer_replication.store import DAMAGED, AnyRecord, write_shard
+from composer_replication.store import DAMAGED, AnyRecord, hash_of, write_shard
 
 from .policy import model_folder
 from .sharding import key_of
@@ -21,7 +21,6 @@ from .sharding import key_of
 def measured_with(run: Run, noun: str, *inputs: str) -> str:
     """What the values of the model of stage `noun` depend on; `inputs` are stages that may be there."""
     from composer_replication.training.machine import describe_machine
-    from composer_replication.training.models.embedded import hash_of
 
     made_from = [stage.whole() for stage in map(run.stage, inputs) if stage.is_done]
     # Not its card, which every measurement writes again.

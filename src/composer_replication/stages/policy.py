@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from composer_replication.environments.opening import open_environment
 from composer_replication.progress import Progress
 from composer_replication.runs import Run
+from composer_replication.store import hash_of
 
 if TYPE_CHECKING:
     from composer_replication.training.models.loading import Policy
@@ -52,8 +53,6 @@ def means_own(run: Run, name: str) -> bool:
 
 def policy_weights(run: Run, name: str) -> tuple[str, str]:
     """Where the model called `name` lies, and what tells its weights from others."""
-    from composer_replication.training.models.embedded import hash_of
-
     if means_own(run, name):
         return str(model_folder(run)), run.stage(NOUN).counts["weights_sha256"]
     return name, hash_of(sorted(Path(name).glob("*.safetensors"))) if Path(name).is_dir() else name

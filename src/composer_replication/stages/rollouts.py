@@ -6,7 +6,6 @@ each attempt of a local policy lie its ids as `<task>.<sample>.tokens` until the
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import time
@@ -19,7 +18,7 @@ from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.environments.protocol import Environment, Episode
 from composer_replication.errors import UsageError
 from composer_replication.progress import Progress
-from composer_replication.records import JsonObject, canonical_json, content_id
+from composer_replication.records import JsonObject, content_id, digest_of
 from composer_replication.runs import Run, StageFolder, write_atomically, write_records
 
 from .attempts import Planned, claim, counts, keep, not_made, rewards_by_task, stored, stored_evidence
@@ -52,7 +51,7 @@ def collect(run: Run, plan: Sequence[Planned], settings: JsonObject, play: Playe
         told | counts(attempts),
         [],
         started_at,
-        {"tasks": settings["tasks"], SETTINGS: hashed(settings)},
+        {"tasks": settings["tasks"], SETTINGS: digest_of(settings)},
         {evidence.name: write_records(evidence, stored_evidence(attempts))},
     )
     shutil.rmtree(folder)
@@ -65,13 +64,9 @@ def attempts_folder(run: Run) -> Path:
 def refuse_others(stage: StageFolder, settings: JsonObject) -> None:
     """A finished stage is the answer to its own settings only. Of one that noted none, nothing can be said."""
     before = stage.require()["inputs"]
-    if before.get(SETTINGS, now := hashed(settings)) != now:
+    if before.get(SETTINGS, now := digest_of(settings)) != now:
         other = "settings" if before["tasks"] == settings["tasks"] else "tasks"
         raise UsageError(f"{stage.path.parent} holds finished attempts with other {other}", "choose another -o RUN")
-
-
-def hashed(value: object) -> str:
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def play_locally(

@@ -6,8 +6,9 @@ The key of a shard names what it was made from, so what an earlier attempt made 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,19 +23,13 @@ PACKED_BYTES_PER_PROCESS = 2 << 20
 """Finding sites in this many compressed bytes of traces costs about as much as starting a process."""
 
 
-class ShardJob(Protocol):
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def shard(self) -> Path:
-        """Where it goes."""
-        ...
-
-    @property
-    def records(self) -> int:
-        """Of the shard that it is made from."""
-        ...
+@dataclass(frozen=True)
+class ShardJob:
+    key: str
+    shard: Path
+    """Where it goes."""
+    traces: Shard
+    """That it is made from."""
 
 
 AnyJob = TypeVar("AnyJob", bound=ShardJob)
@@ -72,6 +67,6 @@ def make_shards(
             shard = make(job)
             writer.add(shard)
         job.shard.unlink(missing_ok=True)
-        done += job.records
+        done += job.traces.records
         progress.step(done, total, detail())
         yield msgspec.json.decode(shard.about)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from composer_replication.errors import RecomposeError, quoted
 from composer_replication.progress import Progress
@@ -15,18 +15,12 @@ from composer_replication.runs import Run, Shard, StageFolder, encoded
 from composer_replication.sites import find_sites
 from composer_replication.store import write_shard
 
-from .sharding import key_of, make_shards
+from .sharding import ShardJob, key_of, make_shards
 
 
-class SitesJob(NamedTuple):
-    key: str
-    shard: Path
+@dataclass(frozen=True)
+class SitesJob(ShardJob):
     folder: Path
-    traces: Shard
-
-    @property
-    def records(self) -> int:
-        return self.traces.records
 
 
 def find_in_shard(job: SitesJob) -> Shard:
@@ -41,7 +35,7 @@ def locate(run: Run, progress: Progress, workers: int | None = None) -> None:
     with open_reader(run.config.sites, run.path) as reader:
         # A reader's answers are in the ledger, and a call that failed is made again: no shard is kept.
         jobs = (
-            SitesJob("" if reader else key_of(shard), writer.scratch / f"{number}.shard", ingestion.path, shard)
+            SitesJob("" if reader else key_of(shard), writer.scratch / f"{number}.shard", shard, ingestion.path)
             for number, shard in enumerate(ingestion.shards())
         )
 

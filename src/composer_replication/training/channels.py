@@ -165,7 +165,7 @@ class ReplayPreference(OfEntry):
             rejected_tokens_B=batch["dpo_rejected_response_mask"].sum(-1),
             beta=settings.beta,
             label_smoothing_B=batch["dpo_label_smoothing"],
-            nll_weight=settings.nll_weight,
+            nll_weight=settings.likelihood_weight,
             dpop_weight=settings.dpop_weight,
             length_normalised=settings.length_normalised,
             sft_only=settings.sft_only,

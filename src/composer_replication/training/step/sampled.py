@@ -191,7 +191,7 @@ def pair_slopes(
         rejected_tokens_B=torch.tensor([len(pair.rejected) for pair in pairs]),
         beta=settings.beta,
         label_smoothing_B=chosen_B.new_tensor([pair.label_smoothing for pair in pairs]),
-        nll_weight=settings.nll_weight,
+        nll_weight=settings.likelihood_weight,
         dpop_weight=settings.dpop_weight,
         length_normalised=settings.length_normalised,
         sft_only=settings.sft_only,

@@ -8,13 +8,13 @@ attempt. Loopback needs no price; any other server needs one, https and a cap.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
 from composer_replication.llm.addresses import is_loopback, require_allowed
@@ -23,7 +23,7 @@ from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.outgoing import routed
 from composer_replication.llm.pricing import FREE, Prices, usage_of
 from composer_replication.llm.transport import HttpTransport
-from composer_replication.records import JsonObject, Message, canonical_json
+from composer_replication.records import JsonObject, Message, canonical_json, digest_of
 
 from ...untrusted import encodable
 from .loop import NoReply
@@ -58,7 +58,7 @@ class EndpointSettings:
             raise UsageError(f"{self.model} costs money and there is no cap", "add --max-usd DOLLARS")
 
 
-class EndpointModel:
+class EndpointModel(AbstractContextManager["EndpointModel", None]):
     """A `ChatModel` for many threads at once; the calls themselves run in one event loop."""
 
     def __init__(self, settings: EndpointSettings, endpoint: Endpoint, ledger: Ledger) -> None:
@@ -73,7 +73,7 @@ class EndpointModel:
 
     def reply(self, messages: Sequence[Message], tools: Sequence[JsonObject], asked: str) -> Reply:
         request = self._request(messages, tools)
-        key = hashlib.sha256(canonical_json({"schema": REQUEST_SCHEMA, "asked": asked, **request}).encode()).hexdigest()
+        key = digest_of({"schema": REQUEST_SCHEMA, "asked": asked, **request})
         if self._ledger.settled(key) is None:
             asyncio.run_coroutine_threadsafe(self._ask(request, key), self._loop).result()
         settled = self._ledger.settled(key)
@@ -86,9 +86,6 @@ class EndpointModel:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()

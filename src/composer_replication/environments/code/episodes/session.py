@@ -11,11 +11,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 from ...evidence import AttemptEvidence, CanaryHit, FileEvent
 from ...untrusted import encodable
@@ -68,7 +68,7 @@ class TestReport(NamedTuple):
     __test__ = False
 
 
-class TaskSession:
+class TaskSession(AbstractContextManager["TaskSession", None]):
     """Not for several threads at once, but `close` may come from any."""
 
     def __init__(
@@ -210,9 +210,6 @@ class TaskSession:
         if self.ended is None:
             self.ended = "closed"
         self._kill()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()

@@ -21,10 +21,10 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import uvicorn
 from openenv.core.harness.capture.server import create_app
@@ -167,7 +167,7 @@ class _Policies:
         return []
 
 
-class CaptureProxy:
+class CaptureProxy(AbstractContextManager["CaptureProxy", None]):
     """One for all sessions. `folder` holds its socket and nothing else, to be shown in sandboxes."""
 
     def __init__(self, model: str, *, port: int | None = None, body_bytes: int = 8 << 20) -> None:
@@ -228,9 +228,6 @@ class CaptureProxy:
         for each in self._sockets:
             each.close()
         self._holder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()

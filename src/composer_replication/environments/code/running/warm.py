@@ -13,10 +13,11 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from composer_replication.errors import RecomposeError, UsageError
 
@@ -60,7 +61,7 @@ class TestSetup:
         return tuple(sorted({name for given in self.distributions for name in _pytest_entry_points(given)}))
 
 
-class WarmRunner:
+class WarmRunner(AbstractContextManager["WarmRunner", None]):
     """Use as a context manager, or call `close`. Not for several threads at once."""
 
     def __init__(
@@ -96,9 +97,6 @@ class WarmRunner:
         self._requests = self._answers = -1
         self._sandbox.kill()
         self._thread.join(timeout=10)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()

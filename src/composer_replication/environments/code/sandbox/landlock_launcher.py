@@ -123,12 +123,7 @@ def descendants(pid: int) -> list[int]:
 
 def bury() -> None:
     """Kill and reap until there is no child left. Orphans come to us, so that nothing gets away."""
-    while True:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
+    while _reap():
         for pid in descendants(os.getpid()):
             try:
                 os.kill(pid, SIGKILL)
@@ -197,16 +192,17 @@ def serve() -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         connection.send(b"%d" % pid)
-        _reap()
+        _reap()  # this one stays until the next command comes, so that its number is not given away early
 
 
-def _reap() -> None:
-    """Those that have ended; one stays until the next command comes, so that its number is not given away early."""
+def _reap() -> bool:
+    """Those that have ended. Whether there is any child left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
-        return
+        return False
+    return True
 
 
 def _checked(result: int) -> int:

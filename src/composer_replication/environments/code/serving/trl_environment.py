@@ -5,7 +5,7 @@
 
 TRL makes an instance per rollout of a batch, resets it with a row of the dataset and calls its tools one rollout after
 the other; a rollout that ends without `submit` is graded as it stands. The factory can be sent to other processes. For
-many slow sandboxes at once use `training.code_rollouts`, whose steps overlap.
+many slow sandboxes at once use `training.EnvironmentRollouts`, whose steps overlap.
 """
 
 from __future__ import annotations
