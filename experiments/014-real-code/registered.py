@@ -192,6 +192,6 @@ def _checked_steps(plan: Plan, run: RunName) -> list[Line]:
 
 
 def _means(steps: Sequence[Line]) -> dict[str, float]:
-    names = ("reward", "wall_s", "frac_reward_zero_std", "entropy", "grad_norm", "gradient/policy", "gradient/sdpo",
+    names = ("reward", "step_time", "frac_reward_zero_std", "entropy", "grad_norm", "gradient/policy", "gradient/sdpo",
              "gradient/sdpo_factor", "sdpo/sites_per_rollout", "rollout/environment_share")  # fmt: skip
     return {name: fmean(values) for name in names if (values := [line[name] for line in steps if name in line])}
