@@ -111,7 +111,9 @@ def test_a_run_goes_on_elsewhere_and_after_it_was_ended_to_the_same_bits(plan, t
     arm.run_segment(here, run, 2, tasks, states["here"], here.file("sdpo-501@2"))
     monkeypatch.setattr(code_queue, "read_plan", lambda path, results: here)
     experiment = Experiment(EXPERIMENT, EXPERIMENT / "plan.toml", tmp_path / "here", here.results, "")
+    (tmp_path / "state.001").write_bytes(b"of the slice before")
     assert carry.pack([experiment], tmp_path / "here", tmp_path, piece_mib=1) == 1
+    assert not (tmp_path / "state.001").exists()
     with (tmp_path / "state.000").open("rb") as packed:
         names = subprocess.run(["tar", "-xvf", "-", "-C", str(tmp_path / "there")], stdin=packed, capture_output=True)
     assert b"optimizer.pt" in names.stdout and b"tokenizer" not in names.stdout

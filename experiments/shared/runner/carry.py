@@ -38,6 +38,8 @@ def pack(experiments: Sequence[Experiment], work: Path, out: Path, piece_mib: in
     whole = subprocess.run(["tar", "-cf", "-", "-C", str(work), "-T", "-"], input=names.encode(), stdout=-1, check=True)
     size = piece_mib << 20
     pieces = [whole.stdout[start : start + size] for start in range(0, len(whole.stdout), size)] if names else []
+    for old in out.glob("state.*"):  # of another slice of this machine
+        old.unlink()
     for number, piece in enumerate(pieces):
         (out / f"state.{number:03d}").write_bytes(piece)
     return len(pieces)
