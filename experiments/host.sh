@@ -12,7 +12,7 @@ if [ ! -x "$folder/venv/bin/python" ]; then
     python3 -m venv --system-site-packages --without-pip "$folder/venv"
     printf '%s\n' "$folder/site" "$base" > "$(echo "$folder"/venv/lib/python3*/site-packages)/packed.pth"
 fi
-export PYTHON=$folder/venv/bin/python PYTHONPATH=$root/src:$folder/site
+export PYTHON=$folder/venv/bin/python PYTHONPATH=$root/src:$folder/site HF_HUB_OFFLINE=1
 if [ ! -f "$folder/fetched-$model" ]; then
     # Pieces in the order of their own names, whatever the folders are called.
     find "$parts" -name 'weights.*' -printf '%f %p\n' | sort | cut -d' ' -f2- | xargs cat > "$folder/model.gguf"

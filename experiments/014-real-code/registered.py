@@ -68,7 +68,7 @@ def read_results(plan: Plan) -> Results:
     if missing:
         raise RecomposeError(
             f"incomplete: {len(missing)} jobs are missing ({', '.join(missing[:4])}, …), so that nothing was computed",
-            "recompose experiment run experiments/014-real-code -- --tasks POOL/tasks",
+            "recompose experiment run experiments/014-real-code -- --processes 3",
         )
     before = _tasks(plan, BEFORE)
     rates = plan.start_rates()
@@ -192,6 +192,6 @@ def _checked_steps(plan: Plan, run: RunName) -> list[Line]:
 
 
 def _means(steps: Sequence[Line]) -> dict[str, float]:
-    names = ("reward", "wall_s", "frac_reward_zero_std", "entropy", "grad_norm", "gradient/policy", "gradient/sdpo",
+    names = ("reward", "step_time", "frac_reward_zero_std", "entropy", "grad_norm", "gradient/policy", "gradient/sdpo",
              "gradient/sdpo_factor", "sdpo/sites_per_rollout", "rollout/environment_share")  # fmt: skip
     return {name: fmean(values) for name in names if (values := [line[name] for line in steps if name in line])}

@@ -43,11 +43,14 @@ class Queue:
         return [job for job in self._jobs.values() if not job.result.exists()]
 
     def work(self, do: Callable[[Job], None], until: float, clock: Callable[[], float] = time.monotonic) -> list[str]:
-        """Do job after job, until none is left that would end before `until`. Returns what was done here."""
+        """Do job after job, until none is left that would end before `until`. Returns what was done here.
+
+        One that fails is left to other processes, and told at the end: the rest of a slice is not to be lost for it.
+        """
         self._claims.mkdir(parents=True, exist_ok=True)
-        done: list[str] = []
+        done, failed = list[str](), dict[str, str]()
         while self.left and clock() < until:
-            job = next(self._open(until - clock()), None)
+            job = next((job for job in self._open(until - clock()) if job.name not in failed), None)
             if job is None:
                 if not self._others_at_work():
                     break
@@ -55,11 +58,15 @@ class Queue:
             elif self._claim(job):
                 try:
                     do(job)
+                    if not job.result.exists():
+                        raise RuntimeError(f"ended without its result {job.result}")
+                    done.append(job.name)
+                except Exception as error:  # its frames, which may hold memory of the device, go with it
+                    failed[job.name] = repr(error)
                 finally:
                     self._claim_of(job).unlink(missing_ok=True)
-                if not job.result.exists():
-                    raise RuntimeError(f"job {job.name} ended without its result {job.result}")
-                done.append(job.name)
+        if failed:
+            raise RuntimeError("; ".join(f"{name}: {why}" for name, why in failed.items()))
         return done
 
     def _open(self, seconds_left: float) -> Iterator[Job]:

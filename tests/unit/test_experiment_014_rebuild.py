@@ -46,7 +46,8 @@ def write_everything(results, arms=PLAN["arms"], chained=True):
                 before = f"{arm}{seed}@{step - 10}" if step > 10 and chained else None
                 head = {"line": "run", "adapters_before": before, "adapters_after": f"{arm}{seed}@{step}"}
                 tasks = [task(name, GAIN[arm] + (seed + number) % 2, 16, number) for name in TEST for number in (0, 1)]
-                put(f"{arm}-{seed}@{step}", [head, {"line": "step", "step": step, "reward": 0.5}, *tasks])
+                line = {"line": "step", "step": step, "reward": 0.5, "step_time": 14.0, "wall_s": 14.0 * step}
+                put(f"{arm}-{seed}@{step}", [head, line, *tasks])
 
 
 def rebuilt(results):
@@ -69,6 +70,7 @@ def test_tables_have_the_numbers_of_the_files(tmp_path):
     assert tests["H3"]["two_way"]["mean"] == 0 and tests["H3"]["p"] == 1 and not tests["H3"]["holds"]
     assert tests["H4"]["two_way"]["mean"] == pytest.approx(-1 / 16)
     assert (tables["open_tasks"], tables["test_tasks"], tables["remembered_tasks"]) == (16, 16, 8)
+    assert tables["means_over_steps"]["grpo"] == {"reward": 0.5, "step_time": 14.0}
     assert tables["trained_on"] == {"middle": 2}
     assert tables["curves"]["grpo"]["20"]["mean"] == pytest.approx(4.5 / 16)
     assert tables["passes"]["middle"]["the start"]["pass@1"]["mean"] == pytest.approx(2 / 16)

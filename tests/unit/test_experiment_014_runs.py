@@ -10,7 +10,8 @@ import pytest
 
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
-from composer_replication.errors import UsageError
+from composer_replication.errors import RecomposeError, UsageError
+from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from shared.code_runs import arm, memory
@@ -60,7 +61,7 @@ def plan(policy, monkeypatch):
         raw = tomllib.loads((EXPERIMENT / "plan.toml").read_text())
         raw |= {"segment_steps": 2, "seeds": [501]}
         raw["base"]["training"] |= {
-            "steps": 4, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6, "checkpoint_every": 2,
+            "steps": 4, "prompts_per_step": 2, "group_size": 2, "max_turn_tokens": 6, "checkpoint_every": 1,
         }  # fmt: skip
         raw["base"]["hardware"] = {"lora_rank": 2, "rollouts_per_device": 2}
         raw["base"]["environment"] |= {"completion_tokens": 64, "concurrency": 2}
@@ -85,31 +86,83 @@ def plan(policy, monkeypatch):
 def weights(state):
     from safetensors.torch import load_file
 
-    (last,) = sorted(state.glob("scratch/checkpoint-4"))
-    return {name: tensor.tolist() for name, tensor in load_file(last / "adapter_model.safetensors").items()}
+    files = [state / "scratch" / "checkpoint-4" / f"{name}.safetensors" for name in ("adapter_model", "composer-0")]
+    return {name: tensor.tolist() for file in files for name, tensor in load_file(file).items()}
 
 
-def test_a_run_goes_on_elsewhere_to_the_same_bits(plan, tasks, tmp_path, monkeypatch):
+class Ended(BaseException):
+    """As a signal ends a process: nothing is cleaned up."""
+
+
+def ended(*given):
+    raise Ended
+
+
+class EndsInTheMiddle(arm.StopsAt):
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise Ended
+
+
+def test_a_run_goes_on_elsewhere_and_after_it_was_ended_to_the_same_bits(plan, tasks, tmp_path, monkeypatch):
     here, there, straight = (plan(tmp_path / name / "results") for name in ("here", "there", "straight"))
     (run,) = [run for run in here.runs() if run.arm == "sdpo"]
     states = {name: code_queue.state_of(tmp_path / name, run.name) for name in ("here", "there", "straight")}
     arm.run_segment(here, run, 2, tasks, states["here"], here.file("sdpo-501@2"))
     monkeypatch.setattr(code_queue, "read_plan", lambda path, results: here)
     experiment = Experiment(EXPERIMENT, EXPERIMENT / "plan.toml", tmp_path / "here", here.results, "")
+    (tmp_path / "state.001").write_bytes(b"of the slice before")
     assert carry.pack([experiment], tmp_path / "here", tmp_path, piece_mib=1) == 1
+    assert not (tmp_path / "state.001").exists()
     with (tmp_path / "state.000").open("rb") as packed:
         names = subprocess.run(["tar", "-xvf", "-", "-C", str(tmp_path / "there")], stdin=packed, capture_output=True)
     assert b"optimizer.pt" in names.stdout and b"tokenizer" not in names.stdout
+    with monkeypatch.context() as patched, pytest.raises(Ended):
+        patched.setattr(arm, "StopsAt", EndsInTheMiddle)
+        arm.run_segment(there, run, 4, tasks, states["there"], there.file("sdpo-501@4"))
+    with monkeypatch.context() as patched, pytest.raises(Ended):
+        patched.setattr(arm, "outcomes", ended)
+        arm.run_segment(there, run, 4, tasks, states["there"], there.file("sdpo-501@4"))
     arm.run_segment(there, run, 4, tasks, states["there"], there.file("sdpo-501@4"))
+    assert max(line["step"] for line in StepLines(states["there"] / "metrics.jsonl").read()) == 4
     arm.run_segment(straight, run, 4, tasks, states["straight"], straight.file("sdpo-501@4"))
     assert weights(states["there"]) == weights(states["straight"])
+    policies, averages = (
+        [tensor for name, tensor in weights(states["there"]).items() if name.startswith(start)]
+        for start in ("base_model", "teacher/")
+    )
+    assert len(policies) == len(averages) and policies != averages
     first, second = (next(iter(read_result(each))) for each in (here.file("sdpo-501@2"), there.file("sdpo-501@4")))
     assert first["adapters_before"] is None and first["adapters_after"] == second["adapters_before"]
     lines = list(read_result(there.file("sdpo-501@4")))
     assert [line["step"] for line in lines if line["line"] == "step"] == [3, 4]
     assert all(line["channel/sdpo"] > 0 for line in lines if line["line"] == "step")
+    rolled = [
+        [line["rollouts"] for line in read_result(plan.file("sdpo-501@4")) if line["line"] == "step"]
+        for plan in (there, straight)
+    ]
+    assert rolled[0] == rolled[1][-2:] and all(len(of_step) == 4 for of_step in rolled[0])
+    assert any(hinted for line in lines if line["line"] == "step" for _, _, hinted in line["rollouts"])
     (measured,) = [line for line in lines if line["line"] == "task"]
+    assert len(measured["said"]) == 1 and len(first["code_sha256"]) == 64
+    assert 0 < first["adapters_rms"]["lora_B"] < second["adapters_rms"]["lora_B"]
+    assert any(
+        turn["hint"]
+        for line in read_result(here.file("sdpo-501@2"))
+        if line["line"] == "sample"
+        for turn in line["turns"]
+    )
     assert measured["repository"] == "inflection" and len(measured["passed"]) == 1 and measured["covered"]
+
+
+def test_the_start_is_measured_before_any_run(plan, tasks, tmp_path):
+    here = plan(tmp_path)
+    here.raw["measuring"] |= {"start_samples": 2, "before_samples": 1}
+    arm.measure_start(here, tasks, 0, here.file("start-0"))
+    arm.measure_before(here, tasks, here.file("before"))
+    about, *measured = read_result(here.file("start-0"))
+    assert about["left_out"] == {} and {line["repository"] for line in measured} == {"one", "two", "inflection"}
+    assert [line["repository"] for line in list(read_result(here.file("before")))[1:]] == ["inflection"]
 
 
 def test_a_run_whose_state_is_gone_begins_anew(plan, tmp_path):
@@ -119,6 +172,49 @@ def test_a_run_whose_state_is_gone_begins_anew(plan, tmp_path):
     code_queue.begin_anew(here, tmp_path / "work")
     assert not here.file("grpo-501@2").exists() and here.file("sham-501@4").exists()
     assert len(list((tmp_path / "results" / "orphans").iterdir())) == 1
+
+
+def checkpoint(state, step):
+    folder = state / "scratch" / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "composer-0.safetensors").touch()
+
+
+def test_a_state_that_is_further_than_the_results_is_not_taken_for_them(plan, tmp_path):
+    here = plan(tmp_path / "results")
+    behind, at_it, lost = (
+        code_queue.state_of(tmp_path / "work", name) for name in ("grpo-501", "sdpo-501", "sham-501")
+    )
+    for state, step in ((behind, 2), (at_it, 4), (lost, 4)):
+        checkpoint(state, step)
+    for name in ("grpo-501@2", "sdpo-501@2"):
+        write_result(here.file(name), [{"line": "run", "stopped": None}])
+    code_queue.begin_anew(here, tmp_path / "work")
+    assert here.file("grpo-501@2").exists() and here.file("sdpo-501@2").exists()
+    assert behind.exists() and at_it.exists() and not lost.exists()
+
+
+def test_a_run_that_a_watchdog_ended_is_measured_at_its_last_checkpoint_and_not_begun_anew(
+    plan, tasks, tmp_path, monkeypatch
+):
+    here = plan(tmp_path / "results")
+    (run,) = [run for run in here.runs() if run.arm == "grpo"]
+    state = code_queue.state_of(tmp_path, run.name)
+    arm.run_segment(here, run, 2, tasks, state, here.file("grpo-501@2"))
+
+    def breaks(policy, *arguments):
+        for weight in policy.model.parameters():
+            weight.data.fill_(float("nan"))
+        raise RecomposeError("loss is not a finite number", "recompose train")
+
+    monkeypatch.setattr(arm, "train", breaks)
+    arm.run_segment(here, run, 4, tasks, state, here.file("grpo-501@4"))
+    first, second = (next(iter(read_result(here.file(f"grpo-501@{step}")))) for step in (2, 4))
+    assert "finite" in second["stopped"]
+    assert first["adapters_after"] == second["adapters_before"] == second["adapters_after"]
+    here.raw["base"]["training"]["steps"] = 6
+    code_queue.begin_anew(here, tmp_path)
+    assert here.file("grpo-501@4").exists()
 
 
 def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):

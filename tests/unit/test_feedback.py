@@ -102,6 +102,20 @@ def test_the_sham_is_what_was_said_of_another_task(failed):
     assert FeedbackHinter(300, sham=True)(failed[:1]) == [[]]
 
 
+def test_the_sham_does_not_say_the_same_in_the_words_of_another_task(failed, environment):
+    wordless = []
+    for task_id in ("one", "two"):
+        episode = environment.start(environment.task(task_id))
+        episode.step("I do not know.")
+        wordless.append(episode.trace("policy", 1))
+        episode.close()
+    (own,), _ = FeedbackHinter(300)(wordless)
+    (sham,), *_ = FeedbackHinter(300, sham=True)([*wordless, failed[1]])
+    assert "did not define `gaps`" in sham.hint
+    (only,), _ = FeedbackHinter(300, sham=True)(wordless)
+    assert only.hint == own.hint
+
+
 @pytest.mark.parametrize("sham", [False, True])
 def test_training_distils_from_feedback(environment, policy, tmp_path, sham):
     config = settings({"name": "grpo"}, {**FEEDBACK, "sham": sham, "require_disfavour": False}, gradient_ratio_cap=None)

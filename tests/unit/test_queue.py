@@ -67,14 +67,17 @@ def test_a_claim_of_a_living_process_is_respected_and_one_of_a_dead_process_is_n
     assert [job.name for job in queue.left] == ["alive"]
 
 
-def test_a_job_that_fails_stops_the_worker_and_frees_its_claim(bench, tmp_path):
+def test_a_job_that_fails_frees_its_claim_and_keeps_no_other_from_being_done(bench, tmp_path):
     def fail(job):
-        raise ValueError("broken")
+        if job.name == "a":
+            raise ValueError("broken")
+        bench.do(job)
 
-    queue = Queue([bench.job("a")], tmp_path / "claims")
-    with pytest.raises(ValueError, match="broken"):
-        queue.work(fail, 100.0, clock=lambda: 0.0)
-    assert bench.work([bench.job("a")]) == ["a"]
+    jobs = [bench.job("a"), bench.job("after", "a"), bench.job("b")]
+    with pytest.raises(RuntimeError, match=r"a: ValueError.*broken"):
+        Queue(jobs, tmp_path / "claims").work(fail, 100.0, clock=lambda: 0.0)
+    assert bench.order == ["b"]
+    assert bench.work(jobs) == ["a", "after"]
 
 
 def test_a_job_without_a_result_is_not_taken_for_done(bench, tmp_path):

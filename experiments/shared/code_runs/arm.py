@@ -1,48 +1,52 @@
 """The jobs of the queue. Each reads the tasks and earlier results and writes one file of JSON lines.
 
-Lines, by `line`: `run` (settings, costs, hashes of the adapters before and after), `step` (one per optimiser step),
-`alarm`, and `task` (each measured task with all its attempts: the reward of each, and whether it is the full one).
+Lines, by `line`: `run` (settings, costs, versions, hashes of the adapters before and after), `step` (one per optimiser
+step: all that was logged, and of each rollout its task, its reward and how many of its turns were hinted at), `sample`
+(some rollouts, with the feedback that the teacher read), `alarm`, and `task` (each measured task with all its attempts:
+what was said, the reward of each, and whether it is the full one).
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainerCallback
 
+import composer_replication
 from composer_replication.config import Config
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import AskedTask
 from composer_replication.environments.protocol import TRAIN
 from composer_replication.errors import RecomposeError
+from composer_replication.origin import made_with
 from composer_replication.progress import Silent
-from composer_replication.training.backends.trl.checkpoints import latest
+from composer_replication.runs import write_atomically
+from composer_replication.training.backends.trl.checkpoints import latest, steps_held
+from composer_replication.training.backends.trl.trainer import ComposerReplicationTrainer
+from composer_replication.training.lessons.online_sites import Rolled
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.rollouts.playing import play_tasks
+from composer_replication.training.rollouts.samples import RolloutSamples, step_of
 from composer_replication.training.train import train
-from shared.result_lines import write_result
+from shared.result_lines import read_result, write_result
 
 from .memory import Bare, likeness
 from .plan import Plan, RunName
 
-KEPT = (
-    "step", "wall_s", "reward", "reward_std", "frac_reward_zero_std", "entropy", "grad_norm", "loss", "num_tokens",
-    "completions/mean_length", "channel/policy", "channel/sdpo", "gradient/policy", "gradient/sdpo",
-    "gradient/sdpo_factor", "gradient/cosine_policy_sdpo", "sdpo/sites", "sdpo/sites_per_rollout",
-    "sdpo/divergence", "sdpo/dropped/favoured", "rollout/seconds", "rollout/environment_share",
-)  # fmt: skip
-KEPT_GROUPS = ("verifier/", "monitor/")
 FIRST_DRAW = {"start": 1_000, "before": 2_000, "memory": 3_000, "segment": 4_000}
 """Seeds of attempts, so that no two kinds of measurement share their draws."""
+BEGUN, ROLLOUTS = "begun.json", "rollouts.jsonl"
+"""Beside the checkpoints: what the last segment began with; the rollouts of each step."""
 WITHOUT_A_LABEL = "none"
 
 
@@ -87,39 +91,52 @@ def _measured_start(
         "line": "run",
         "config": config.model_dump(mode="json"),
         "samples": samples,
-        "left_out": environment.left_out,
+        "left_out": dict(environment.left_out),
     }
     write_result(result, [{**about, **machine(), "seconds": time.monotonic() - began}, *lines])
 
 
 def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], state: Path, result: Path) -> None:
-    """Train from the checkpoint that the segment before left in `state`, a folder `training`, and leave one there."""
+    """Train from the checkpoint that the segment before left in `state`, a folder `training`, and leave one there.
+
+    One that was ended in the middle goes on; while it was measured, it is only measured.
+    """
     began, config = time.monotonic(), plan.config(run)
     environment = opened(plan, config, tasks, plan.band("train"))
     policy = loaded(config, environment)
-    before, ready = adapters_hash(state), time.monotonic()
+    held, before, ready = steps_held(state / "scratch"), adapters_at_its_begin(state, last), time.monotonic()
     stopped = None
     try:
-        train(policy, config, environment, [], state, Silent(), [StopsAt(last)])
-    except RecomposeError as error:  # a watchdog ended it: what it has learnt so far is its result
+        if held < last:
+            StepLines(state / ROLLOUTS).begin(held)
+            train(policy, config, environment, [], state, Silent(), [StopsAt(last)], recording_trainer)
+    except RecomposeError as error:  # a watchdog ended it: what it has learnt until its last checkpoint is its result
         stopped = str(error)
+    if stopped or held >= last:
+        policy = loaded(config, environment)
+        adopt_adapters(policy, latest(state / "scratch"))
     trained = time.monotonic()
     policy.model.eval()
     measured = opened(plan, config, tasks)
-    chosen, samples = measured_tasks(plan, run, last, measured)
-    found = outcomes(policy, measured, config, chosen, samples, FIRST_DRAW["segment"] + last)
-    first = last - plan.raw["segment_steps"]
-    steps = [
-        line for line in StepLines(state / "metrics.jsonl").read() if first < line["step"] <= last and "reward" in line
+    chosen, number = measured_tasks(plan, run, last, measured)
+    found = outcomes(policy, measured, config, chosen, number, FIRST_DRAW["segment"] + last)
+    steps = range(last - plan.raw["segment_steps"] + 1, last + 1)
+    rolled = {line["step"]: line["rollouts"] for line in StepLines(state / ROLLOUTS).read()}
+    logged = [
+        {"line": "step", **line, "rollouts": rolled[line["step"]]}
+        for line in StepLines(state / "metrics.jsonl").read()
+        if line["step"] in steps and "reward" in line
     ]
+    samples = EveryRollout(state / "samples").files()
+    seen = [{"line": "sample", **line} for file in samples if step_of(file) in steps for line in read_result(file)]
     about = {
         "line": "run", "arm": run.arm, "seed": run.seed, "rate": config.training.learning_rate, "last_step": last,
         "config": config.model_dump(mode="json"), "train_task_ids": plan.band("train"), "adapters_before": before,
-        "adapters_after": adapters_hash(state), "stopped": stopped, **machine(), "load_s": ready - began,
-        "train_s": trained - ready, "measure_s": time.monotonic() - trained,
+        "adapters_after": adapters_hash(state), "adapters_rms": adapters_rms(state), "stopped": stopped, **machine(),
+        "load_s": ready - began, "train_s": trained - ready, "measure_s": time.monotonic() - trained,
     }  # fmt: skip
     alarms = ({"line": "alarm", **line} for line in StepLines(state / "alarms.jsonl").read())
-    write_result(result, [about, *map(step_line, steps), *alarms, *found])
+    write_result(result, [about, *logged, *seen, *alarms, *found])
     for folder in ("samples", "adapters"):
         shutil.rmtree(state / folder, ignore_errors=True)
 
@@ -159,13 +176,29 @@ def outcomes(
             "covered": bool(environment.covering(task)),
             "rewards": [one.reward for one in own],
             "passed": [int(one.reward >= 1) for one in own],
+            "said": (said := [next((turn.text for turn in one.turns), "") for one in own]),
             "tokens": [len(one.completion_ids) for one in own],
         }
         if with_likeness:
-            said = [next((turn.text for turn in one.turns), "") for one in own]
             line["likeness"] = [likeness(task.folder, text) for text in said]
         lines.append(line | more([one.episode for one in own]))
     return lines
+
+
+class EveryRollout(RolloutSamples):
+    """Also notes each rollout of a step: its task, its reward, and how many of its turns were hinted at."""
+
+    def keep(
+        self, step: int, rollouts: Sequence[Rolled], rewards: Sequence[float], hints: Sequence[Mapping[int, str]]
+    ) -> None:
+        super().keep(step, rollouts, rewards, hints)
+        noted = zip(rollouts, rewards, hints, strict=True)
+        line = {"step": step, "rollouts": [[one.trace.task_id, reward, len(own)] for one, reward, own in noted]}
+        StepLines(self.folder.parent / ROLLOUTS).append(line)
+
+
+def recording_trainer(**settings: Any) -> ComposerReplicationTrainer:
+    return ComposerReplicationTrainer(**settings | {"samples": EveryRollout(settings["samples"].folder)})
 
 
 class StopsAt(TrainerCallback):
@@ -198,6 +231,22 @@ def loaded(config: Config, environment: CodeEnvironment) -> Policy:
     return load_policy(config.model.name, environment, config.seed, config.hardware.weights)
 
 
+def adapters_at_its_begin(state: Path, last: int) -> str | None:
+    """The hash of the adapters that the segment began with, which is noted then: it may be ended and go on."""
+    note = state / BEGUN
+    if not note.exists() or json.loads(note.read_text(encoding="utf-8"))["last"] != last:
+        state.mkdir(parents=True, exist_ok=True)
+        write_atomically(note, json.dumps({"last": last, "adapters": adapters_hash(state)}))
+    return json.loads(note.read_text(encoding="utf-8"))["adapters"]
+
+
+def adopt_adapters(policy: Policy, checkpoint: Path | None) -> None:
+    from peft import PeftModel
+
+    if checkpoint:
+        policy.model = PeftModel.from_pretrained(policy.model, checkpoint).merge_and_unload()
+
+
 def adapters_hash(state: Path) -> str | None:
     checkpoint = latest(state / "scratch")
     if checkpoint is None:
@@ -205,14 +254,28 @@ def adapters_hash(state: Path) -> str | None:
     return hashlib.sha256((checkpoint / "adapter_model.safetensors").read_bytes()).hexdigest()
 
 
-def step_line(line: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in line.items() if key in KEPT or key.startswith(KEPT_GROUPS)}
-    return {"line": "step", **kept}
+def adapters_rms(state: Path) -> dict[str, float]:
+    """How large the two factors are: what is sampled from is their product in bfloat16, which loses a small one."""
+    from safetensors.torch import load_file
+
+    if (checkpoint := latest(state / "scratch")) is None:
+        return {}
+    tensors = load_file(checkpoint / "adapter_model.safetensors").items()
+    sides = {side: [own.flatten() for name, own in tensors if side in name] for side in ("lora_A", "lora_B")}
+    return {side: torch.cat(found).square().mean().sqrt().item() for side, found in sides.items()}
 
 
 def machine() -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "torch": torch.__version__,
+        **{key: value for key, value in made_with().items() if key in ("version", "python", "libraries", "cpus")},
+        "code_sha256": code_hash(),
         "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
     }
+
+
+def code_hash() -> str:
+    """Of the package as it ran: a machine without the repository knows no commit."""
+    root = Path(composer_replication.__file__).parent
+    files = sorted(root.rglob("*.py"))
+    return hashlib.sha256(b"".join(str(f.relative_to(root)).encode() + f.read_bytes() for f in files)).hexdigest()

@@ -8,6 +8,7 @@ a checkpoint also holds stays behind: every machine has it with the model.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
@@ -15,14 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from composer_replication.errors import UsageError
-from composer_replication.training.backends.trl.checkpoints import latest
+from composer_replication.training.backends.trl.checkpoints import latest, steps_held
 from shared.queue import Job
+from shared.result_lines import read_result
 from shared.runner.jobs import Experiment
 
 from .plan import BEFORE, MEMORY, START, Plan, read_plan
 
 LEFT_BEHIND = ("tokenizer", "vocab", "merges", "chat_template", "special_tokens", "added_tokens", "README")
-KEPT_BESIDE = ("metrics.jsonl", "alarms.jsonl")
+KEPT_BESIDE = ("metrics.jsonl", "alarms.jsonl", "begun.json", "rollouts.jsonl")
 
 
 def jobs_of(experiment: Experiment) -> list[Job]:
@@ -92,15 +94,18 @@ def unpack_tasks(experiment: Experiment, plan: Plan) -> None:
 
 
 def begin_anew(plan: Plan, work: Path) -> None:
-    """Segments of an unfinished run whose checkpoint is not here are set aside and counted as orphans."""
+    """Where the last checkpoint of an unfinished run is neither that of its results nor of the segment after them, its
+    segments are set aside and counted as orphans. One that a watchdog ended left the checkpoint before it."""
     for run in plan.runs():
-        steps = plan.steps_of(run)
+        steps, state = plan.steps_of(run), state_of(work, run.name)
         done = [step for step in steps if plan.file(f"{run.name}@{step}").exists()]
-        checkpoint = latest(state_of(work, run.name) / "scratch")
-        reached = int(checkpoint.name.partition("-")[2]) if checkpoint else 0
-        if not done or done[-1] == steps[-1] or reached >= done[-1]:
+        if done[-1:] == steps[-1:]:
             continue
-        (plan.results / "orphans").mkdir(exist_ok=True)
+        left = [step for step in done if not next(read_result(plan.file(f"{run.name}@{step}")), {}).get("stopped")]
+        if max(left, default=0) <= steps_held(state / "scratch") <= max(done, default=0) + plan.raw["segment_steps"]:
+            continue
+        shutil.rmtree(state, ignore_errors=True)
+        (plan.results / "orphans").mkdir(parents=True, exist_ok=True)
         for step in done:
             file = plan.file(f"{run.name}@{step}")
             file.rename(plan.results / "orphans" / f"{time.time():.0f}-{file.name}")

@@ -1,6 +1,6 @@
 """The state of unfinished runs, in pieces that travel.
 
-    python -m shared.runner.carry OUT FOLDER... --work WORK --results RESULTS [--piece-mib 16]
+    python -m shared.runner.carry OUT FOLDER... --work WORK --results RESULTS [--piece-mib 15]
 
 Writes OUT/state.000, OUT/state.001, …; `cat state.* | tar -x -C WORK` puts them back. Which files those are says
 `carried` of the kind of the experiment; a kind without it has no run that is worth it.
@@ -21,7 +21,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--piece-mib", type=int, default=16)
+    parser.add_argument("--piece-mib", type=int, default=15)
     given = parser.parse_args(words)
     number = pack(experiments_in(given.folders, given.work, given.results), given.work, given.out, given.piece_mib)
     print(f"state of unfinished runs in {number} pieces")
@@ -38,6 +38,8 @@ def pack(experiments: Sequence[Experiment], work: Path, out: Path, piece_mib: in
     whole = subprocess.run(["tar", "-cf", "-", "-C", str(work), "-T", "-"], input=names.encode(), stdout=-1, check=True)
     size = piece_mib << 20
     pieces = [whole.stdout[start : start + size] for start in range(0, len(whole.stdout), size)] if names else []
+    for old in out.glob("state.*"):  # of another slice of this machine
+        old.unlink()
     for number, piece in enumerate(pieces):
         (out / f"state.{number:03d}").write_bytes(piece)
     return len(pieces)

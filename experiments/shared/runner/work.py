@@ -173,18 +173,22 @@ def main() -> None:
 
     def do(job: Job) -> None:
         started = time.monotonic()
-        workers[job.name].do(job)
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        try:
+            workers[job.name].do(job)
+        except Exception:
+            traceback.print_exc()
+            raise
+        finally:
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
         print(f"{job.name} {time.monotonic() - started:.1f} s", flush=True)
 
     queue = Queue(jobs, experiments[0].work / "claims")
     try:
         queue.work(do, given.until, clock=time.time)
-    except Exception:
-        traceback.print_exc()
-        sys.exit(1)
+    except RuntimeError as error:
+        sys.exit(f"failed: {error}")
 
 
 if __name__ == "__main__":

@@ -46,8 +46,10 @@ class FeedbackHinter:
 
 
 def _of_another_task(failure: _Failure, every: Sequence[_Failure]) -> _Failure | None:
-    """Of those that are nearest in length, so that true and sham feedback are alike in size."""
-    length = len(failure.site.error_message)
+    """Of those that are nearest in length, so that true and sham feedback are alike in size. One in the same words, as
+    of two answers without any code, would be no sham: only where all others are such."""
+    said = failure.site.error_message
     others = [each for each in every if each.task_id != failure.task_id]
-    nearest = sorted(others, key=lambda each: abs(len(each.site.error_message) - length))[:4]
+    different = [each for each in others if each.site.error_message != said]
+    nearest = sorted(different or others, key=lambda each: abs(len(each.site.error_message) - len(said)))[:4]
     return min(nearest, key=lambda each: content_id(failure.site.site_id, each.site.site_id), default=None)
