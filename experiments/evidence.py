@@ -61,7 +61,6 @@ def main() -> None:
     facts = {
         "details": DETAILS,
         "ab": {(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
-        "ab_against_grpo": ab["regimes"]["main"]["against_grpo"],
         "rates": rates,
         "by_name": tests[RATES],
         "content": content,

@@ -29,18 +29,14 @@ def with_afterthoughts(experiment: str, plan: Plan, cells: Mapping[str, Cell]) -
         *in_both(f"trdpo − sft at {LOWER_RATE}", lower["trdpo"], lower["sft"]),
         *in_both(f"trdpo − grpo at {LOWER_RATE}", lower["trdpo"], lower["grpo"]),
     ]
-    rises = {kind: {seed: rise_of_chosen(run) for seed, run in best[kind].items()} for kind in ("trdpo", "sft")}
+    rises = {kind: over_seeds([rise_of_chosen(run) for run in best[kind].values()]) for kind in ("trdpo", "sft")}
     tables = {
         "afterwards": {f"{one.sides}, {one.number}": one.interval for one in differences},
-        "rise_of_chosen": {
-            kind: {"by_seed": by_seed, "interval": over_seeds(list(by_seed.values()))}
-            for kind, by_seed in rises.items()
-        },
+        "rise_of_chosen": rises,
     }
     rows = [[one.sides, one.number, points(one.interval)] for one in differences]
-    for kind, by_seed in rises.items():
-        name = "log-likelihood of the chosen action, steps 8–12 to 16–20, nats"
-        rows.append([kind, name, points(over_seeds(list(by_seed.values())), unit=1)])
+    risen = "log-likelihood of the chosen action, steps 8–12 to 16–20, nats"
+    rows += [[kind, risen, points(interval, unit=1)] for kind, interval in rises.items()]
     looked_at = "\n\n## Looked at afterwards, not planned\n\n" + table(["", "number", "found"], rows) + "\n"
     return Analysed({**found.tables, **tables}, found.page.rstrip("\n") + looked_at, found.figures)
 

@@ -514,12 +514,7 @@ class Config(Section):
 
     @property
     def hash(self) -> str:
-        return hash_of(self.model_dump(mode="json"))
-
-
-def hash_of(values: dict[str, Any]) -> str:
-    """Of resolved settings as they are stored, also by a version that knew fewer of them."""
-    return digest_of(values)
+        return digest_of(self.model_dump(mode="json"))
 
 
 def _said(values: dict[str, Any], section: str, key: str) -> Any:

@@ -28,11 +28,11 @@ import zstandard
 from pydantic import BaseModel
 
 from . import __version__
-from .config import Config, hash_of, parse_config
+from .config import Config, parse_config
 from .errors import RecomposeError, UsageError, quoted
 from .objective import SdpoSettings, need_pairs
 from .origin import made_with
-from .records import content_id
+from .records import content_id, digest_of
 from .store import (
     RECORDS,
     SHARDS,
@@ -102,7 +102,7 @@ class Run:
             raise UsageError(f"{path} {wrong}", NEW_RUN) from error
         config = parse_config(values, str(path / "config.json"), NEW_RUN)
         manifest = path / "manifest.json"
-        if manifest.exists() and json.loads(manifest.read_text(encoding="utf-8"))["config_hash"] != hash_of(values):
+        if manifest.exists() and json.loads(manifest.read_text(encoding="utf-8"))["config_hash"] != digest_of(values):
             raise UsageError(
                 f"{path / 'config.json'} is not what {path} began with: it was edited, and finished stages are not "
                 "of these settings",

@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from composer_replication.config import Config, hash_of
+from composer_replication.config import Config
 from composer_replication.pipeline import run_stage
 from composer_replication.progress import Silent
+from composer_replication.records import digest_of
 from composer_replication.runs import Run
 from composer_replication.training.models.loading import load_saved_policy
 from composer_replication.training.stored.records import TrainingStep
@@ -110,7 +111,7 @@ def change(run: Path, section: str, **settings: object) -> None:
     config[section] |= settings
     (run / "config.json").write_text(json.dumps(config))
     began = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps(began | {"config_hash": hash_of(config)}))
+    (run / "manifest.json").write_text(json.dumps(began | {"config_hash": digest_of(config)}))
 
 
 def weights_of(run: Path) -> dict[str, torch.Tensor]:

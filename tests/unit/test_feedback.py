@@ -13,7 +13,9 @@ from composer_replication.environments.code.grading.grader import GradingProcess
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.progress import Silent
+from composer_replication.sites import find_sites
 from composer_replication.training.backends.trl.trainer import imitating
+from composer_replication.training.lessons import feedback
 from composer_replication.training.lessons.feedback import FeedbackHinter
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
@@ -109,15 +111,24 @@ def test_the_sham_does_not_say_the_same_in_the_words_of_another_task(failed, env
         episode.step("I do not know.")
         wordless.append(episode.trace("policy", 1))
         episode.close()
-    (own,), _ = FeedbackHinter(300)(wordless)
+    (one,), (two,) = FeedbackHinter(300)(wordless)
+    assert one.hint == two.hint
     (sham,), *_ = FeedbackHinter(300, sham=True)([*wordless, failed[1]])
     assert "did not define `gaps`" in sham.hint
-    (only,), _ = FeedbackHinter(300, sham=True)(wordless)
-    assert only.hint == own.hint
+    assert FeedbackHinter(300, sham=True)(wordless) == [[], []]
 
 
 @pytest.mark.parametrize("sham", [False, True])
-def test_training_distils_from_feedback(environment, policy, tmp_path, sham):
+def test_training_distils_from_feedback(environment, policy, tmp_path, monkeypatch, sham):
+    """A random policy fails at both tasks in the same way; the name of the task makes what it is told differ."""
+
+    def named(trace):
+        return [
+            site.model_copy(update={"error_message": f"{trace.task_id}: {site.error_message}"})
+            for site in find_sites(trace)
+        ]
+
+    monkeypatch.setattr(feedback, "find_sites", named)
     config = settings({"name": "grpo"}, {**FEEDBACK, "sham": sham, "require_disfavour": False}, gradient_ratio_cap=None)
     train(policy, config, environment, [], tmp_path, Silent())
     assert [line["channel/sdpo"] > 0 and line["grad_norm"] > 0 for line in steps_of(tmp_path)] == [True]

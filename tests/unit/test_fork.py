@@ -10,11 +10,11 @@ from collections import defaultdict
 import pytest
 
 from composer_replication import sections
-from composer_replication.config import Config, hash_of, parse_config
+from composer_replication.config import Config, parse_config
 from composer_replication.llm.ledger import Ending, Ledger
 from composer_replication.pipeline import NOT_TRAINED_ON, PLAYING, STAGES, TURN, run_pipeline, run_stage, touched
 from composer_replication.progress import Silent
-from composer_replication.records import TeacherReply
+from composer_replication.records import TeacherReply, digest_of
 from composer_replication.runs import Run
 from composer_replication.settings import with_changes
 from tests.command_line import recompose
@@ -219,7 +219,7 @@ def test_a_config_that_was_edited_is_told(tmp_path):
     older = Run.start(tmp_path / "older", Config())
     settings = {key: value for key, value in Config().model_dump(mode="json").items() if key != "sampling"}
     (older.path / "config.json").write_text(json.dumps(settings))
-    (older.path / "manifest.json").write_text(json.dumps({"config_hash": hash_of(settings)}))
+    (older.path / "manifest.json").write_text(json.dumps({"config_hash": digest_of(settings)}))
     assert Run.open(older.path).config == Config(), "a version that knew fewer settings began it"
 
 

@@ -17,9 +17,9 @@ from composer_replication.progress import Silent
 from composer_replication.runs import Run
 from composer_replication.stages import evaluation
 from composer_replication.stages.policy import load_model, load_own, model_folder, policy_weights
+from composer_replication.store import hash_of
 from composer_replication.training.checking import selfcheck
 from composer_replication.training.checking.gap_probe import GapProbe
-from composer_replication.training.models.embedded import hash_of
 from composer_replication.training.models.loading import load_policy, load_saved_policy
 from composer_replication.training.models.shape import shape_of
 from composer_replication.training.planning.memory import cache_bytes

@@ -8,8 +8,8 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from composer_replication.config import hash_of
 from composer_replication.progress import Silent
+from composer_replication.records import digest_of
 from composer_replication.viewer.api import Library
 from composer_replication.viewer.export import address, export
 from composer_replication.viewer.server import application
@@ -222,7 +222,7 @@ def test_an_export_does_not_say_where_on_the_machine_things_lie(tmp_path):
     settings["environment"]["tasks"] = ["/data/client-x/tasks"]
     settings["model"]["name"] = "/data/client-x/model"
     (run.path / "config.json").write_text(json.dumps(settings))
-    (run.path / "manifest.json").write_text(json.dumps(run.origin | {"config_hash": hash_of(settings)}))
+    (run.path / "manifest.json").write_text(json.dumps(run.origin | {"config_hash": digest_of(settings)}))
     library = Library([run.path])
     export(library, tmp_path / "out", PAGE, Silent())
     told = "".join(path.read_text() for path in sorted((tmp_path / "out/data").iterdir()))

@@ -24,7 +24,8 @@ class _Failure(NamedTuple):
 
 
 class FeedbackHinter:
-    """A `Hinter`. Turns whose failure is not the policy's fault, and shams where no other task failed, have no hint."""
+    """A `Hinter`. Turns whose failure is not the policy's fault have no hint, and no sham where no other task failed in
+    another way."""
 
     def __init__(self, max_tokens: int, sham: bool = False) -> None:
         self._max_tokens, self._sham = max_tokens, sham
@@ -46,10 +47,9 @@ class FeedbackHinter:
 
 
 def _of_another_task(failure: _Failure, every: Sequence[_Failure]) -> _Failure | None:
-    """Of those that are nearest in length, so that true and sham feedback are alike in size. One in the same words, as
-    of two answers without any code, would be no sham: only where all others are such."""
+    """Of those that are nearest in length, so that true and sham feedback are alike in size. The same words of another
+    task, as of two answers without any code, would be the true feedback."""
     said = failure.site.error_message
-    others = [each for each in every if each.task_id != failure.task_id]
-    different = [each for each in others if each.site.error_message != said]
-    nearest = sorted(different or others, key=lambda each: abs(len(each.site.error_message) - len(said)))[:4]
+    others = [each for each in every if each.task_id != failure.task_id and each.site.error_message != said]
+    nearest = sorted(others, key=lambda each: abs(len(each.site.error_message) - len(said)))[:4]
     return min(nearest, key=lambda each: content_id(failure.site.site_id, each.site.site_id), default=None)
