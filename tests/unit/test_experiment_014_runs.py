@@ -265,6 +265,14 @@ def test_every_job_of_the_plan_can_be_configured(tmp_path):
     assert rates == {"grpo": 1e-4, "sdpo": 2e-4, "sham": 2e-4, "imitation": 1e-4}
 
 
+def test_a_run_waits_for_the_tuning_of_its_own_rate_alone(tmp_path):
+    jobs = {job.name: job for job in read_plan(EXPERIMENT / "plan.toml", tmp_path).jobs()}
+    starts = {f"start-{part}" for part in range(4)}
+    of_sdpo = {f"tune-sdpo-{rate}-500@10" for rate in ("1e-04", "2e-04", "4e-04")}
+    assert set(jobs["sham-501@10"].needs) == set(jobs["sdpo-501@10"].needs) == starts | of_sdpo
+    assert jobs["sham-501@20"].needs == ("sham-501@10",)
+
+
 def test_the_archive_is_the_pool_that_the_plan_and_the_table_name(tmp_path):
     experiment = Experiment(EXPERIMENT, EXPERIMENT / "plan.toml", tmp_path / "work", tmp_path, "")
     (tmp_path / "work").mkdir()

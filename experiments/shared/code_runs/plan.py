@@ -57,14 +57,21 @@ class Plan:
         starts = [f"{START}-{part}" for part in range(measuring["start_parts"])]
         jobs = [Job(name, self.file(name), seconds["start"]) for name in starts]
         jobs += [Job(name, self.file(name), seconds[name]) for name in (BEFORE, MEMORY) if name in seconds]
-        tuned = tuple(f"{run.name}@{self.steps_of(run)[-1]}" for run in self.runs() if run.rate is not None)
         for run in self.runs():
-            before = tuple(starts) if run.rate is not None else (*starts, *tuned)
+            before = (*starts, *(() if run.rate is not None else self._tuning_of(run.arm)))
             for step in (steps := self.steps_of(run)):
                 name, takes = f"{run.name}@{step}", "last_segment" if step == steps[-1] else "segment"
                 jobs.append(Job(name, self.file(name), seconds[takes], before))
                 before = (name,)
         return jobs
+
+    def _tuning_of(self, arm: str) -> list[str]:
+        """Jobs that choose its rate."""
+        tuned = [run for run in self.runs() if run.rate is not None and run.arm == self._rate_of(arm)]
+        return [f"{run.name}@{self.steps_of(run)[-1]}" for run in tuned]
+
+    def _rate_of(self, arm: str) -> str:
+        return self.raw["arms"][arm].get("rate_of", arm)
 
     def run_of(self, job: str) -> tuple[RunName, int]:
         name, _, step = job.rpartition("@")
@@ -80,7 +87,7 @@ class Plan:
         own = {key: value for key, value in arm.items() if key != "rate_of"}
         settings = merged(self.raw["base"], own, {"seed": run.seed})
         if "tuning" in self.raw:
-            rate = run.rate or self.tuned_rate(arm.get("rate_of", run.arm))
+            rate = run.rate or self.tuned_rate(self._rate_of(run.arm))
             settings = merged(settings, {"training": {"learning_rate": rate}})
         return Config.model_validate(settings)
 
