@@ -31,23 +31,34 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="smollm2", choices=EMBEDDED, help="whose weights travel")
     parser.add_argument("--extras", default="train lora", help="of this project, whose packages travel")
-    parser.add_argument("--also", default="", help="more packages, as name==version: what the tests of tasks need")
+    parser.add_argument("--also", default="", help="more packages: a name, with what it needs, or name==version")
     parser.add_argument("--python", default="3.12", help="version on the host")
     parser.add_argument("--piece-mb", type=int, default=40, help="largest piece of the weights")
     parser.add_argument("--host-has", default=HOST_HAS, help="packages that need not travel, nor what only they need")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        packages = needed("composer-replication", set(given.extras.split()), set(given.host_has.split()))
-        pinned = [f"{name}=={version(name)}" for name in packages]
-        pack_site(given.out / "site.tar.gz", Path(scratch), given.python, [*pinned, *given.also.split()])
+        host_has = set(given.host_has.split())
+        packages = needed("composer-replication", set(given.extras.split()), host_has)
+        requirements = {*pinned(packages), *also(given.also.split(), host_has)}
+        pack_site(given.out / "site.tar.gz", Path(scratch), given.python, sorted(requirements))
         pack_weights(given.model, given.out, Path(scratch), given.piece_mb << 20)
 
 
-def pack_site(archive: Path, scratch: Path, python: str, pinned: list[str]) -> None:
+def also(words: list[str], host_has: set[str]) -> list[str]:
+    names = [word for word in words if "==" not in word]
+    found = [name for word in names for name in (word, *needed(word, set(), host_has))]
+    return [*pinned(found), *(word for word in words if "==" in word)]
+
+
+def pinned(names: list[str]) -> list[str]:
+    return [f"{name}=={version(name)}" for name in names]
+
+
+def pack_site(archive: Path, scratch: Path, python: str, requirements: list[str]) -> None:
     site = scratch / "site"
     site.mkdir()
-    download(pinned, scratch / "wheels", "--python-version", python)
+    download(requirements, scratch / "wheels", "--python-version", python)
     for wheel in (scratch / "wheels").glob("*.whl"):
         with zipfile.ZipFile(wheel) as packed:
             packed.extractall(site)
@@ -56,7 +67,7 @@ def pack_site(archive: Path, scratch: Path, python: str, pinned: list[str]) -> N
         tar.add(ROOT / "src" / "composer_replication", "composer_replication", filter=without_caches)
         tar.add(ROOT / "experiments", "experiments", filter=without_caches)
         tar.add(ROOT / "benchmarks", "benchmarks", filter=without_caches)
-    print(f"{archive}: {len(pinned)} packages, {archive.stat().st_size >> 20} MB")
+    print(f"{archive}: {len(requirements)} packages, {archive.stat().st_size >> 20} MB")
 
 
 def without_caches(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:

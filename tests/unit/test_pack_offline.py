@@ -12,11 +12,16 @@ SCRIPT = Path(__file__).parents[2] / "experiments" / "pack_offline.py"
 
 
 @pytest.fixture(scope="module")
-def without_caches():
+def pack_offline():
     spec = importlib.util.spec_from_file_location("pack_offline", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.without_caches
+    return module
+
+
+@pytest.fixture(scope="module")
+def without_caches(pack_offline):
+    return pack_offline.without_caches
 
 
 @pytest.mark.parametrize(
@@ -43,3 +48,9 @@ def test_every_module_of_the_package_travels(without_caches, tmp_path):
         tar.add(source, "composer_replication", filter=without_caches)
         packed = {name for name in tar.getnames() if name.endswith(".py")}
     assert packed == {f"composer_replication/{path.relative_to(source)}" for path in source.rglob("*.py")}
+
+
+def test_what_else_travels_comes_with_what_it_needs_unless_its_version_is_named(pack_offline):
+    found = pack_offline.also(["pytest", "freezegun==1.5.5"], {"packaging"})
+    assert {one.partition("==")[0] for one in found} >= {"pytest", "pluggy", "iniconfig", "freezegun"}
+    assert f"pytest=={pytest.__version__}" in found and not any(one.startswith("packaging") for one in found)
