@@ -9,6 +9,7 @@ import pytest
 from composer_replication.config import Config, EnvironmentConfig
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.episodes.definition import question
+from composer_replication.environments.code.episodes.visible_tests import test_report as report_of
 from composer_replication.environments.code.episodes.visible_tests import visible_tests
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.splits import HELDOUT, by_repository, by_symbol, roots, smallest_share
@@ -304,6 +305,42 @@ def test_examples_of_the_documentation_are_run_where_they_can_be_seen(tmp_path):
     episode.close()
     assert "NameError: name 'absent' is not defined" in raising.observation
     assert "/toolchain" not in raising.observation and "Traceback" not in raising.observation
+
+
+PRINTED = """\
+.F                                                                       [100%]
+=================================== FAILURES ===================================
+_________________________ test_documentation_of_merge __________________________
+tests/test_documentation.py:22: in test_documentation_of_merge
+    check('merge')
+tests/test_documentation.py:15: in check
+    assert not told, "".join(told)
+E   AssertionError: **********
+E     Line 3, in it
+E     Failed example:
+E         merge([])
+E     Expected:
+E         []
+E     Got:
+E         0
+E     
+E   assert not ['**********\\nLine 3, in it\\nFailed example:\\n    merge([])\\nExpected:\\n    []\\nGot:\\n    0\\n']
+==================================== PASSES ====================================
+__________________________________ test_shown __________________________________
+----------------------------- Captured stdout call -----------------------------
+a test that passes may print
+=========================== short test summary info ============================
+PASSED tests/test_spans.py::test_shown
+FAILED tests/test_documentation.py::test_documentation_of_merge - AssertionError: *...
+1 failed, 1 passed in 0.33s
+"""
+
+
+def test_what_passed_is_not_told_with_what_failed_and_a_failed_example_only_once():
+    assert report_of(PRINTED, ["tests/test_documentation.py::test_documentation_of_merge"]).text == (
+        "The block was put in, and 1 of 2 visible tests fail.\n"
+        "test_documentation_of_merge:\n  Failed example:\n  merge([])\n  Expected:\n  []\n  Got:\n  0"
+    )
 
 
 def test_a_wrong_block_is_answered_with_what_fails_and_a_right_one_ends_it(environment, no_grading):

@@ -51,12 +51,14 @@ MOST_CHARS = 1200
 LAST_LINES = 12
 _OUTCOME = re.compile(r"^(PASSED|FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 _SECTION = re.compile(r"^_{3,} (?:ERROR \w+ (?:of |at \w+ of )?|ERROR collecting )?(.+?) _{3,}$", re.MULTILINE)
+_PASSES = re.compile(r"^={3,} PASSES ={3,}$.*?(?=^={3,} |\Z)", re.DOTALL | re.MULTILINE)
+"""What tests printed that passed."""
 _ENDS = re.compile(r"^={3,} |^-{3,} Captured", re.MULTILINE)
 _PLACE = re.compile(r"^\S+:\d+: ")
 _NOISE = re.compile(
     r"^(?:E\s+)?(?:(?:AssertionError: )?\*+|Line \d+, in .*|Use -v to get more diff|check\(.*\)"
     r'|Traceback \(most recent call last\):|File "[^"]*", line \d+, in .*|exec\(compile\(example\.source, .*'
-    r"|compileflags, True\), .*|[\^~]+|assert not told, .*)?$"
+    r"|compileflags, True\), .*|[\^~]+|assert not told, .*|assert not \[['\"]\*{3,}.*)?$"
 )
 """Of a failed example of the documentation, also the way through `doctest` to it."""
 PUT_IN = "The block was put in"
@@ -211,7 +213,7 @@ test_report.__test__ = False  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _reasons(printed: str) -> str:
-    parts = _SECTION.split(printed)
+    parts = _SECTION.split(_PASSES.sub("", printed))
     titles, bodies = parts[1::2], parts[2::2]
     told = [f"{title}:\n{_shown(body)}" for title, body in zip(titles, bodies, strict=True)]
     if not told:
