@@ -1,6 +1,6 @@
 """Write headline.toml: the cell of the map with the highest mean gain of channel 2, with fresh seeds and more samples.
 
-python experiments/004-ab/headline.py --results experiments/004-ab/results/map
+PYTHONPATH=experiments python experiments/004-ab/headline.py --results experiments/004-ab/results/map
 """
 
 import argparse

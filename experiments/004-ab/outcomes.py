@@ -1,6 +1,6 @@
 """The held-out episodes of a regime as files for `recompose evaluate --compare`: one folder per arm, one file per seed.
 
-python experiments/004-ab/outcomes.py experiments/004-ab/results/headline /tmp/headline
+PYTHONPATH=experiments python experiments/004-ab/outcomes.py experiments/004-ab/results/headline /tmp/headline
 recompose evaluate --compare /tmp/headline/grpo /tmp/headline/sdpo
 """
 

@@ -100,6 +100,8 @@ class Run:
         except (OSError, ValueError) as error:
             wrong = "is not a run" if path.exists() else "does not exist"
             raise UsageError(f"{path} {wrong}", NEW_RUN) from error
+        if isinstance(values, dict) and "model_type" in values:
+            raise UsageError(f"{path} is a model and not a run", "name its run, or set model.name to it in a new one")
         config = parse_config(values, str(path / "config.json"), NEW_RUN)
         manifest = path / "manifest.json"
         if manifest.exists() and json.loads(manifest.read_text(encoding="utf-8"))["config_hash"] != digest_of(values):

@@ -40,8 +40,10 @@ def write_arm(folder, chance, seeds, tasks=40, salt=0):
     return folder
 
 
-def write_run(path, before, after, seed):
-    run = Run.start(path, quickstart_config("tiny", seed))
+def write_run(path, before, after, seed, **sections):
+    config = quickstart_config("tiny", seed)
+    run = Run.start(path, config.model_copy(update={name: getattr(config, name).model_copy(update=own)
+                                                    for name, own in sections.items()}))  # fmt: skip
     records = [
         TaskOutcome(task_id=f"t{i}", split=split, phase=phase, reward=reward, turns=2, errors=("type_error",) * (i % 2))
         for split in ("heldout", "renames")
@@ -121,6 +123,28 @@ class TestReading:
             write_lines(tmp_path / "arm" / f"{name}.jsonl", outcomes([1.0], seed=1))
         with pytest.raises(UsageError, match="seed 1 is in"):
             read_arm(tmp_path / "arm", "x", OutcomeChoice())
+
+    def test_runs_with_other_tasks_under_the_same_ids_are_refused(self, tmp_path):
+        first = write_run(tmp_path / "a", [0.0] * 3, [1.0] * 3, seed=0)
+        with pytest.raises(UsageError, match=r"a and .*b have other tasks.*\(toolbox.rename_rate 0.2 and 0.9\)"):
+            compared([first, write_run(tmp_path / "b", [0.0] * 3, [1.0] * 3, seed=0, toolbox={"rename_rate": 0.9})])
+        other_name = write_run(tmp_path / "c", [0.0] * 3, [1.0] * 3, seed=0, environment={"name": "code"})
+        with pytest.raises(UsageError, match=r"\(environment.name toolbox and code\)"):
+            compared([first, other_name])
+        no_toolbox = {"environment": {"name": "code"}, "toolbox": {"rename_rate": 0.9}}
+        compared([other_name, write_run(tmp_path / "d", [0.0] * 3, [1.0] * 3, seed=0, **no_toolbox)])
+        several = write_run(tmp_path / "e" / "one", [0.0] * 3, [1.0] * 3, seed=1, toolbox={"vague_rate": 0.5}).parent
+        write_run(several / "two", [0.0] * 3, [1.0] * 3, seed=2)
+        with pytest.raises(UsageError, match=r"one and .*two have other tasks.*toolbox.vague_rate"):
+            compared([several, write_run(tmp_path / "f", [0.0] * 3, [1.0] * 3, seed=1, toolbox={"vague_rate": 0.5})])
+
+    def test_a_model_is_no_run(self, tmp_path):
+        model = tmp_path / "model"
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}))
+        with pytest.raises(UsageError, match="model is a model and not a run") as refused:
+            read_arm(model, "x", OutcomeChoice())
+        assert len(str(refused.value)) < 250
 
     def test_tries_are_averaged_or_become_pass_at_k(self, tmp_path):
         rows = outcomes([1.0, 0.0]) + outcomes([0.0, 0.0]) + outcomes([0.0, 1.0])

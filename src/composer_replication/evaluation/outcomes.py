@@ -16,6 +16,7 @@ from typing import NamedTuple
 import orjson
 import zstandard
 
+from composer_replication.config import Config
 from composer_replication.errors import UsageError
 from composer_replication.ingestion.reading import InputFile, ReadingReport
 from composer_replication.runs import Run
@@ -74,6 +75,7 @@ def read_arms(arguments: Sequence[str], choice: OutcomeChoice) -> list[Arm]:
     labels = _labels(named)
     if len(set(labels)) < len(labels):
         raise UsageError("two arms have the same name", "name them: --compare first=PATH second=PATH")
+    _require_same_tasks([source for _, path in named for source in _sources(path) if source.is_dir()])
     arms: list[Arm] = []
     for label, (_, path) in zip(labels, named, strict=True):
         arms.append(read_arm(path, label, choice))
@@ -136,6 +138,26 @@ def _require_same_steps(arms: Sequence[Arm], metric: str) -> None:
         raise UsageError(
             f"the runs cover different steps ({ranges}), so their areas do not compare", "evaluate all alike"
         )
+
+
+def _require_same_tasks(runs: Sequence[Path]) -> None:
+    """An id says nothing of the settings that its task was made with."""
+    for run in runs[1:]:
+        first, other = (_world(Run.open(one).config) for one in (runs[0], run))
+        if first != other:
+            key = next(key for key in {**first, **other} if first.get(key) != other.get(key))
+            values = f"{key} {first.get(key)} and {other.get(key)}"
+            raise UsageError(
+                f"{runs[0]} and {run} have other tasks under the same ids ({values})",
+                "measure both policies in one environment, see Two checkpoints of your own in docs/comparing.md",
+            )
+
+
+def _world(config: Config) -> dict[str, object]:
+    found: dict[str, object] = {"environment.name": config.environment.name}
+    if config.environment.name == "toolbox":
+        return found | {f"toolbox.{key}": value for key, value in config.toolbox.model_dump(mode="json").items()}
+    return found | {"environment.settings": config.environment.settings}
 
 
 def _named(argument: str) -> tuple[str | None, Path]:
