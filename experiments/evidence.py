@@ -10,14 +10,15 @@ page has a template of its name here.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from composer_replication.errors import RecomposeError
-from composer_replication.evaluation.stats import Estimate, paired_difference
+from composer_replication.evaluation.contrast import ArmComparison, compare_arms
+from composer_replication.evaluation.outcomes import OutcomeChoice, read_phases
+from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
 from shared.prose import wrapped
 
@@ -101,30 +102,26 @@ def check_prose(experiment: str, by_name: dict[str, Any]) -> None:
 
 
 def code_facts(path: Path) -> dict[str, Any]:
-    """pass@1 and the mean reward of held-out tasks, before and after, with intervals over tasks."""
-    rewards: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    repositories: set[str] = set()
-    for line in path.read_text(encoding="utf-8").splitlines():
-        attempt = json.loads(line)
-        rewards[attempt["task_id"]][attempt["phase"]].append(attempt["reward"])
-        repositories.add(attempt["repository"])
-
-    def change(value: Any) -> dict[str, Any]:
-        before, after = (
-            [sum(map(value, own[phase])) / len(own[phase]) for own in rewards.values()] for phase in ("before", "after")
-        )
-        return {
-            "before": sum(before) / len(before),
-            "after": sum(after) / len(after),
-            "difference": paired_difference(before, after),
+    """pass@1 and the mean reward of held-out tasks, before and after, as `recompose evaluate --compare` has them."""
+    found = {name: compared(path, metric) for name, metric in (("pass", "success"), ("reward", "reward"))}
+    changes = {
+        name: {
+            "before": one.arms[0].estimate.mean,
+            "after": one.arms[1].estimate.mean,
+            "difference": one.comparisons[0].difference,
         }
-
-    return {
-        "tasks": len(rewards),
-        "repositories": len(repositories),
-        "pass": change(lambda reward: float(reward == 1)),
-        "reward": change(float),
+        for name, one in found.items()
     }
+    return {
+        "tasks": found["pass"].arms[0].tasks,
+        "repositories": found["pass"].comparisons[0].difference.n,
+        **changes,
+    }
+
+
+def compared(path: Path, metric: str) -> ArmComparison:
+    arms = read_phases(str(path), OutcomeChoice(metric))
+    return compare_arms(arms, arms[0].name, metric, "auto")
 
 
 def points(value: dict[str, float] | Estimate) -> str:

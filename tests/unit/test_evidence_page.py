@@ -1,11 +1,14 @@
 """The pages of evidence say what the raw files say, and their sentences are checked against them."""
 
+import json
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
 from composer_replication.errors import RecomposeError
+from tests.command_line import recompose
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,3 +39,23 @@ def test_sentences_that_no_longer_fit_their_figures_are_refused(evidence, experi
     differences[unclear]["difference"]["interval"]["lo"] = 0.05
     with pytest.raises(RecomposeError, match=f"{unclear} of {experiment} is above 0"):
         evidence["check_prose"](experiment, differences)
+
+
+def test_the_row_of_real_code_is_what_the_framework_says_of_its_raw_file(evidence):
+    """Its tasks are of few repositories, so that these are drawn."""
+    facts, page = evidence["code_facts"](evidence["CODE"]), (ROOT / "docs" / "code-tasks-measured.md").read_text()
+    command = "recompose evaluate --compare benchmarks/results/code_training_heldout.jsonl"
+    assert command in page
+    for metric, name in {"success": "pass", "pass@8": None, "reward": "reward"}.items():
+        told = json.loads(recompose(*command.split()[1:], "--metric", metric, "--json", cwd=ROOT).stdout)
+        difference = told["comparisons"][0]["difference"]
+        assert difference["n"] == facts["repositories"] == 10 and told["arms"][0]["tasks"] == facts["tasks"] == 30
+        numbers = [told["arms"][0]["estimate"]["mean"], told["arms"][1]["estimate"]["mean"]]
+        if name:
+            found = facts[name]
+            assert [found["before"], found["after"]] == numbers
+            assert {key: getattr(found["difference"], key) for key in difference} == difference
+        shown = [f"{number:.3f}".removeprefix("0") for number in numbers]
+        mean, lo, hi = (f"{difference[key]:+.3f}".replace("0.", ".", 1) for key in ("mean", "lo", "hi"))
+        row = f"| {' | '.join(shown)} | {mean} [{lo}, {hi}] |".replace("-", "−")
+        assert row in re.sub(r"\[\.000", "[+.000", page)
