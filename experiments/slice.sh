@@ -7,6 +7,7 @@
 # STATE may hold state.000, … of unfinished runs from another machine; with CARRY=1 OUT gets those of this one.
 set -u
 earlier=$1 out=$2 seconds=$3 processes=$4 here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$out"
 export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
 work=${WORK:-/tmp/slice-work} results=${RESULTS:-/tmp/slice-results}
 read -ra only <<< "${ONLY:-*}"

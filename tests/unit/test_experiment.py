@@ -112,6 +112,12 @@ def test_running_an_experiment_names_its_results(tmp_path, capfd):
     assert "working" in err
 
 
+def test_results_in_folders_are_named_by_their_folder(tmp_path, capfd):
+    text = "from pathlib import Path\nfolder = Path(__file__).parent / 'results' / 'main'\n"
+    run(str(script(tmp_path, text + "folder.mkdir(parents=True)\n(folder / 'grpo-1.jsonl.zst').touch()\n")))
+    assert capfd.readouterr().out == f"results: {tmp_path / 'results' / 'main'}\n"
+
+
 def test_a_failed_experiment_says_so(tmp_path):
     with pytest.raises(RecomposeError, match="exit code 3"):
         run(str(script(tmp_path, "raise SystemExit(3)")))

@@ -93,6 +93,13 @@ def test_differences_and_slopes_are_those_that_were_put_in(content):
     assert cells["mid"].arms["sdpo"][501].numbers["dose"] == pytest.approx(0.5), "0.05 times 2 over 0.2"
 
 
+def test_with_five_seeds_nothing_can_be_tested(content):
+    few = {**CONTENT, "regimes": {name: {**own, "seeds": SEEDS[:5]} for name, own in CONTENT["regimes"].items()}}
+    (content / "plan.toml").write_text(tomli_w.dumps(few))
+    found, _ = found_in(content, few)
+    assert {one.told for one in found.values()} == {"cannot be tested"}
+
+
 def test_a_plan_with_a_run_missing_is_not_computed(content):
     (content / "results" / "mid" / "sham-504.jsonl.zst").unlink()
     with pytest.raises(RecomposeError, match="1 of 96 jobs are missing"):

@@ -20,7 +20,7 @@ from composer_replication.evaluation.tests_of_difference import ALPHA, holm, sig
 from .trained import Cell, Point, Trained
 
 Side = Mapping[int, Trained]
-Told = Literal["higher", "lower", "no clear difference"]
+Told = Literal["higher", "lower", "no clear difference", "cannot be tested"]
 
 
 class Difference(NamedTuple):
@@ -147,6 +147,8 @@ def _detectable(by_seed: Mapping[int, float], alpha: float) -> float:
 
 
 def _told(found: Difference, p_holm: float) -> Told:
+    if 2 ** (1 - len(found.by_seed)) > ALPHA:  # whatever the effect
+        return "cannot be tested"
     if p_holm > ALPHA:
         return "no clear difference"
     return "higher" if found.interval.mean > 0 else "lower"

@@ -17,15 +17,11 @@ from composer_replication.training.rollouts.sampling import TurnSampler
 from composer_replication.training.rollouts.static_sampling import turn_sampler
 from composer_replication.training.rollouts.worker import Rollout, RolloutSettings, RolloutWorker
 
+from .plan import FIRST_TASK
 from .reminded import RemindedEpisode, RemindedTokens, Reminder
 
 ROWS = 256
 LOGPROB_ROWS = 32
-FIRST_TASK = {
-    "dev": 10_000, "test": 20_000, "map": 22_000, "headline": 24_000, "rates": 26_000, "content": 28_000,
-    "competitors": 30_000, "triples": 32_000, "teaching": 34_000,
-}  # fmt: skip
-"""Neither overlaps with what any other experiment or the quickstart has looked at, which is 0 to 255."""
 MEASURING_SEED = 77
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from composer_replication.errors import RecomposeError
 from shared.queue import Job
 
 from .jobs import Experiment, chosen, experiments_in, kind_of, wanted
@@ -50,12 +51,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
+def _made_ready(experiments: Sequence[Experiment], only: Sequence[str]) -> list[Job]:
     jobs = list[Job]()
     for experiment in experiments:
-        own = chosen((kind := kind_of(experiment)).jobs_of(experiment), given.only)
+        own = chosen((kind := kind_of(experiment)).jobs_of(experiment), only)
         kind.make_ready(experiment, own)
         jobs += wanted(own)
+    return jobs
+
+
+def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
+    try:
+        jobs = _made_ready(experiments, given.only)
+    except RecomposeError as error:
+        sys.exit(str(error))
+    left = [job for job in jobs if not job.result.exists()]
+    if left and (soonest := min(left, key=lambda job: job.seconds)).seconds > given.slice_s:
+        told = f"no job fits into {given.slice_s:g} s: {soonest.name} is to take {soonest.seconds:g} s"
+        sys.exit(f"{told}; next: a longer slice, or fewer seconds in the plan")
     until, logs_at = time.time() + given.slice_s, experiments[0].work
     logs_at.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "shared.runner.work", "--until", str(until), "--only", *given.only]

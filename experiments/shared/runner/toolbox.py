@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from shared.queue import Job
 from shared.result_lines import SUFFIX
 
+from .check import checked_plan
 from .jobs import Experiment
-from .plan import read_plan
 
 if TYPE_CHECKING:
     from .work import Worker
@@ -35,7 +35,7 @@ def task_of(job: Job) -> Task:
 
 def jobs_of(experiment: Experiment) -> list[Job]:
     """Seed by seed, so that whatever is finished can be compared."""
-    plan, work, results = read_plan(experiment.plan), experiment.work, experiment.results
+    plan, work, results = checked_plan(experiment.plan), experiment.work, experiment.results
     expected, label = plan.raw["seconds"], f"{experiment.label}/" if experiment.label else ""
     jobs: dict[str, Job] = {}
 

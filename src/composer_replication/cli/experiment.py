@@ -67,7 +67,7 @@ def _run_script(folder: Path, name: str, words: tuple[str, ...], as_json: bool) 
     )
     if ended.returncode:
         raise RecomposeError(f"{script} ended with exit code {ended.returncode}", "read what it printed above")
-    results = sorted(str(path) for path in (folder / "results").glob("*") if path.is_file())
+    results = sorted(str(path) for path in (folder / "results").glob("*"))
     if as_json:
         print(json_module.dumps({"experiment": folder.resolve().name, "results": results}))
     else:
