@@ -275,7 +275,7 @@ class TrainingConfig(Section):
 
     rollouts: Flag = True
     """Play the environment in each step. Without it all channels learn from stored traces alone."""
-    steps: Count = 28
+    steps: Positive = 28
     """Optimiser steps."""
     prompts_per_step: Positive = 16
     """Tasks of one step."""

@@ -119,6 +119,10 @@ def test_a_key_unlike_any_other_is_still_refused(tmp_path):
     assert "did you mean" not in str(refusal(tmp_path, "zzzz = 1"))
 
 
+def test_a_training_without_a_step_is_refused(tmp_path):
+    assert "training.steps: Input should be greater than 0" in str(refusal(tmp_path, "training.steps = 0"))
+
+
 def test_all_mistakes_are_told_at_once_each_by_its_own_key(tmp_path):
     told = str(
         refusal(

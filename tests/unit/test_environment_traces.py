@@ -19,6 +19,7 @@ from tests.distributed.toy_environment import (
     MISSING,
     call,
     environment_trainer,
+    lengths,
     qwen_like_tokenizer,
 )
 
@@ -83,6 +84,13 @@ def test_a_raising_tool_makes_an_error_turn(step):
     assert (turn, kind, tool) == (0, "type_error", "read")
     ((turn, _, tool, message),) = sites_of(step[0]["unknown tool"])
     assert (turn, tool, message) == (0, "write", "Tool write not found.")
+
+
+def test_the_outcome_of_a_trace_is_its_reward(step):
+    """So that a hinter can tell which rollouts went wrong, as with an environment of ours."""
+    for rolled in step[0].values():
+        read = sum(message["content"] == "42" for message in rolled.trace.messages)
+        assert rolled.trace.outcome == lengths([rolled.completion_ids])[0] + read
 
 
 def test_the_hint_quotes_the_tool_and_not_its_wrapping(step):

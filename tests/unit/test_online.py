@@ -268,6 +268,15 @@ def test_settings_in_the_place_of_a_channel_are_told(new_policy, tmp_path):
         trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, channels=[SdpoSettings()], hinter=TraceHinter())
 
 
+def test_two_weights_for_one_channel_are_refused(new_policy, tmp_path):
+    """The channel's own, 0.1, would hold."""
+    two = {"alpha_sdpo": 1.0, "channels": [SelfDistillation(SdpoSettings(jsd_beta=1.0))], "hinter": TraceHinter()}
+    with pytest.raises(UsageError, match=r"alpha_sdpo is 1.0, and the channel sdpo has the weight 0.1"):
+        trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **two)
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **{**two, "alpha_sdpo": 0.1})
+    assert trainer.alpha_sdpo == 0.1
+
+
 def test_a_hinter_that_names_a_turn_that_is_not_there_is_told(new_policy, tmp_path):
     def beyond(traces):
         return [[HintedTurn(len(trace.turns), "runtime_error", "call the tool")] for trace in traces]

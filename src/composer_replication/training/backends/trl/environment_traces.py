@@ -17,7 +17,10 @@ AGENT = "environment"
 
 
 def trace_of_messages(
-    prompt: Sequence[Mapping[str, Any]], completion: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()
+    prompt: Sequence[Mapping[str, Any]],
+    completion: Sequence[Mapping[str, Any]],
+    tools: Sequence[Any] = (),
+    reward: float | None = None,
 ) -> Trace:
     """Each assistant message of the completion is a turn. `tools` are functions or schemas, as TRL takes them."""
     messages: list[Message] = [_plain(message) for message in prompt]
@@ -42,6 +45,7 @@ def trace_of_messages(
         messages=tuple(messages),
         turns=turns_of(messages, len(prompt), "policy"),
         tools=tuple((get_json_schema(tool) if callable(tool) else tool) for tool in tools),
+        outcome=reward,
     )
 
 

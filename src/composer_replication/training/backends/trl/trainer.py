@@ -126,6 +126,9 @@ class ComposerReplicationTrainer(GRPOTrainer):
         self.reward_funcs = list(map(checked, self.reward_funcs, self.reward_func_names))
         if isinstance(self.rollout_func, EnvironmentRollouts):
             self.rollout_func.check_dataset(self.train_dataset)
+        _refuse_two_weights(
+            channels, {SDPO: ("alpha_sdpo", alpha_sdpo), ReplayPreference.name: ("beta_replay", beta_replay)}
+        )
         has_batches = batches is not None
         has_sites: bool = hinter is not None or getattr(batches, "holds_sites", has_batches)
         alpha_sdpo = 0.1 * has_sites if alpha_sdpo is None else alpha_sdpo
@@ -296,7 +299,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         rollouts: list[Rolled] = []
         for row, example in enumerate(scored["inputs"]):
             trace = example.get("trace") or trace_of_messages(
-                scored["prompts"][row], scored["completions"][row], self._tools_of(example)
+                scored["prompts"][row], scored["completions"][row], self._tools_of(example), scored["rewards"][row]
             )
             prompt_ids = generated["prompt_ids"][row][generated["prompt_mask"][row].bool()].tolist()
             completion_ids = generated["completion_ids"][row][generated["completion_mask"][row].bool()].tolist()
@@ -448,6 +451,14 @@ def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_repla
         raise TypeError(f"channels takes channels, not {settings[0]}: SelfDistillation({settings[0]}(…)), for example")
     origins = SelfDistillation(SdpoSettings(weight=alpha_sdpo)), ReplayPreference(TrdpoSettings(weight=beta_replay))
     return {channel.name: channel for channel in (*origins, *channels)}
+
+
+def _refuse_two_weights(channels: Sequence[Channel], given: Mapping[str, tuple[str, float | None]]) -> None:
+    for channel in channels:
+        name, weight = given.get(channel.name, ("", None))
+        if weight and weight != channel.weight:
+            message = f"{name} is {weight}, and the channel {channel.name} has the weight {channel.weight}"
+            raise UsageError(message, f"leave out {name}: the settings of a channel hold its weight")
 
 
 def _refuse_idle(channel: Channel, has_source: bool, source: str) -> None:
