@@ -14,6 +14,18 @@ from trl import GRPOConfig
 from trl.chat_template_utils import qwen3_chat_template
 
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
+# What every prompt says of tools, which byte by byte would be nine tenths of it.
+PHRASES = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n",
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within ",
+    '{"name": <function-name>, "arguments": <args-json-object>}',
+    '{"type": "function", "function": ',
+    '"parameters": {"type": "object", "properties": ',
+    '"type": "string", "description": ',
+    '"return": ',
+    '"required": ',
+)
 
 
 def call(name: str = "read", **arguments: Any) -> str:
@@ -64,13 +76,13 @@ class Files:
 
 @cache
 def qwen_like_tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes and the marks of Qwen3, under its template, which TRL recognises."""
+    """Bytes, and the marks and phrases of Qwen3, under its template, which TRL recognises."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={letter: place for place, letter in enumerate(letters)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-    tokenizer.add_tokens(list(MARKS))
+    tokenizer.add_tokens([*MARKS, *PHRASES])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>",
         chat_template=qwen3_chat_template, padding_side="left", model_max_length=4096,

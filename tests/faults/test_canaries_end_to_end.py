@@ -119,9 +119,9 @@ def test_no_planted_secret_reaches_an_artefact(planted: Path, tmp_path: Path) ->
     assert sum(counts["redactions"].values()) >= counts["traces"]
 
 
-def test_without_redaction_they_are_all_there(planted: Path, tmp_path: Path) -> None:
+def test_without_redaction_they_are_all_there(tmp_path: Path) -> None:
     """The search above can find what it looks for."""
-    recompose("ingest", planted, "-o", tmp_path / "run", "--allow-unredacted")
+    recompose("ingest", plant(tmp_path / "planted", IN_TURN), "-o", tmp_path / "run", "--allow-unredacted")
     assert kinds_in(everything_in(tmp_path / "run")) == {canary.kind for canary in EVERY}
 
 

@@ -35,8 +35,8 @@ def test_without_an_interrupt_nothing_is_raised():
 
 def test_the_garbage_collector_is_spared_a_look_at_them(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    collects, spared = [], gc.get_freeze_count()
-    monkeypatch.setattr(importlib, "import_module", lambda name: collects.append(gc.isenabled()))
-    libraries.load_libraries()
-    assert collects and not any(collects)
+    collects, spared = {}, gc.get_freeze_count()
+    monkeypatch.setattr(importlib, "import_module", lambda name: collects.update({name: gc.isenabled()}))
+    libraries.load_libraries("ours")
+    assert collects == dict.fromkeys([*libraries.NAMES, "ours"], False)
     assert gc.isenabled() and gc.get_freeze_count() > spared

@@ -88,6 +88,17 @@ def test_every_site_is_tried_under_every_condition_and_the_seed_decides():
     assert {one.tries for one in first} == {2}
 
 
+@pytest.mark.parametrize(("sites", "rollouts"), [(2, 32), (500, 256)])
+def test_few_sites_need_few_rollouts(monkeypatch, sites, rollouts):
+    def batch_told(policy, environment, config, batch, generator):
+        raise InterruptedError(len(batch))
+
+    monkeypatch.setattr("composer_replication.training.rollouts.playing.sample_rolled", batch_told)
+    policy = load_policy("tiny", ToolboxEnvironment(Config().toolbox), 0)
+    with pytest.raises(InterruptedError, match=f"^{rollouts}$"):
+        probe_hints(policy, Config(), open_toolbox(Config()), sites=sites)
+
+
 def test_too_few_errors_are_told(monkeypatch):
     monkeypatch.setattr(probe, "MOST_ROLLOUTS", 1)
     monkeypatch.setattr(probe, "ROLLOUTS_AT_ONCE", 1)

@@ -161,7 +161,7 @@ def main() -> None:
     quiet_libraries()
     from composer_replication.training.libraries import load_libraries
 
-    load_libraries()
+    load_libraries("shared.runner.arm")
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     experiments = [Experiment(*map(Path, paths), label) for *paths, label in given.experiment]
     jobs, workers = list[Job](), dict[str, Any]()

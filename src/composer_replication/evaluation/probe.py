@@ -33,6 +33,8 @@ Condition = Literal["plain", "hint", "sham"]
 CONDITIONS: tuple[Condition, ...] = ("plain", "hint", "sham")
 SMALLEST_USEFUL_GAP = 0.10
 ROLLOUTS_AT_ONCE = 256
+ROLLOUTS_PER_SITE = 16
+"""At most, at once: few sites need few rollouts."""
 TURNS_AT_ONCE = 512
 MOST_ROLLOUTS = 8192
 
@@ -167,8 +169,9 @@ def _error_sites(
     hinters = {sham: TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham) for sham in (False, True)}
     every_site, room = SdpoSettings(sites_per_rollout=64), config.training.max_tokens
     sites: list[Site] = []
-    for _ in range(0, MOST_ROLLOUTS, ROLLOUTS_AT_ONCE):
-        batch = list(islice(tasks, ROLLOUTS_AT_ONCE))
+    at_once = min(ROLLOUTS_AT_ONCE, ROLLOUTS_PER_SITE * max(wanted, 1))
+    for _ in range(0, MOST_ROLLOUTS, at_once):
+        batch = list(islice(tasks, at_once))
         rolled = sample_rolled(policy, environment, config, batch, generator)
         hinted, sham = (
             find_online_sites(rolled, hinters[kind], policy.tokens, every_site, max_teacher_tokens=room)[0]

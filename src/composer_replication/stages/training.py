@@ -45,7 +45,7 @@ def train(
     from composer_replication.training.processes import all_or_none, is_main
 
     started, folder, inputs = time.monotonic(), run.path / "training", trained_on(run)
-    load_libraries()
+    load_libraries("composer_replication.training.train")
     from composer_replication.evaluation.model_card import write_card
     from composer_replication.training.backends import open_backend
     from composer_replication.training.machine import describe_machine

@@ -13,8 +13,9 @@ from .interrupts import held_back
 NAMES = ("torch", "transformers", "accelerate", "datasets", "trl")
 
 
-def load_libraries() -> None:
-    """Import those that are installed with interrupts held back; one that came meanwhile is raised afterwards.
+def load_libraries(*modules: str) -> None:
+    """Import those that are installed, and `modules` of ours, which load more of them, with interrupts held back; one
+    that came meanwhile is raised afterwards.
 
     What they load stays to the end, so that the garbage collector is spared a look at it, now and later: each look
     took 0.2 s, and trainers ask for one at their start.
@@ -27,7 +28,7 @@ def load_libraries() -> None:
         gc.disable()
     try:
         with held_back():
-            for name in installed:
+            for name in (*installed, *modules):
                 importlib.import_module(name)
     finally:
         if is_first:
