@@ -123,6 +123,18 @@ class Plan:
         below.sort(key=lambda task: (-rates[task].earned, task))
         return inside + (above + below)[: max(0, self.raw["fewest"][side] - len(inside))]
 
+    def logged_steps(self, run: RunName) -> list[dict[str, Any]]:
+        """Of all segments, each of which must have begun with what the one before left."""
+        steps: list[dict[str, Any]] = []
+        left = None
+        for end in self.steps_of(run):
+            lines = list(read_result(self.file(f"{run.name}@{end}")))
+            if lines[0]["adapters_before"] != left:
+                raise ValueError(f"{run.name}@{end} did not begin with the adapters of the segment before")
+            left = lines[0]["adapters_after"]
+            steps += [line for line in lines if line["line"] == "step"]
+        return steps
+
     def side(self, repository: str) -> str:
         sides = self.raw["repositories"]
         return next((side for side in ("test", "validation") if repository in sides[side]), "train")
