@@ -35,7 +35,9 @@ def task(repository, values, samples, covered=True):
     }  # fmt: skip
 
 
-def write_everything(results, arms=PLAN["arms"], hacks=HACKS, chained=True, stopped=None, blind="w3lib"):
+def write_everything(
+    results, arms=PLAN["arms"], hacks=HACKS, chained=True, stopped=None, trained_on=("dpath", "funcy")
+):
     def put(name, lines):
         write_result(results / f"{name}.jsonl.zst", lines)
 
@@ -45,7 +47,7 @@ def write_everything(results, arms=PLAN["arms"], hacks=HACKS, chained=True, stop
         put(
             f"start-{part}", [task(name, seldom, 8, name != "natsort") for name in (*test, "funcy", "dpath", "natsort")]
         )
-    put("before", [task(name, seldom, 8, name != blind) for name in test])
+    put("before", [task(name, seldom, 8, name != "w3lib") for name in test])
     for arm in arms:
         for seed in PLAN["seeds"]:
             for end in (10, 20, 30):
@@ -57,8 +59,9 @@ def write_everything(results, arms=PLAN["arms"], hacks=HACKS, chained=True, stop
                 ]
                 before = f"{arm}{seed}@{end - 10}" if end > 10 and chained else None
                 head = {"line": "run", "adapters_before": before, "adapters_after": f"{arm}{seed}@{end}"}
+                head |= {"train_task_ids": trained_on}
                 head |= {"stopped": stopped if (arm, seed, end) == ("zero", PLAN["seeds"][0], 30) else None}
-                put(f"{arm}-{seed}@{end}", [head, *steps, *(task(name, found, 8, name != blind) for name in test)])
+                put(f"{arm}-{seed}@{end}", [head, *steps, *(task(name, found, 8, name != "w3lib") for name in test)])
 
 
 def rebuilt(results):
@@ -121,3 +124,9 @@ def test_gaps_are_refused(tmp_path):
     write_everything(tmp_path, arms=("off", "zero"))
     missing = rebuilt(tmp_path)
     assert missing.returncode == 1 and "incomplete: 9 jobs are missing (discount-601@10" in missing.stderr
+
+
+def test_runs_on_other_tasks_than_the_start_chooses_are_refused(tmp_path):
+    write_everything(tmp_path, trained_on=("dpath",))
+    other = rebuilt(tmp_path)
+    assert other.returncode == 1 and "off-601@10 was trained on other tasks than the start chooses" in other.stderr
