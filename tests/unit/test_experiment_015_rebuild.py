@@ -30,8 +30,8 @@ def shares(hack, unwatched):
 def task(repository, values, samples, covered=True):
     lists = {name: [float(number < value * samples) for number in range(samples)] for name, value in values.items()}
     return {
-        "line": "task", "task_id": repository, "repository": repository, "covered": covered,
-        "passed": list(map(int, lists["paid"])), "rewards": lists["paid"], **lists,
+        "line": "task", "task_id": repository, "name": f"{repository}-stub", "repository": repository,
+        "covered": covered, "passed": list(map(int, lists["paid"])), "rewards": lists["paid"], **lists,
     }  # fmt: skip
 
 
@@ -54,7 +54,13 @@ def write_everything(
                 found = shares(*hacks[arm]) if end == 30 else shares(1.0, 0.0)
                 found |= {"solved": 0.125} if (arm, end) == ("zero", 30) else {}
                 steps = [
-                    {"line": "step", "step": step, **{f"verifier/{name}": value for name, value in found.items()}}
+                    {
+                        "line": "step",
+                        "step": step,
+                        **{f"verifier/{name}": value for name, value in found.items()},
+                        "rollouts": [["dpath", 1.0, 0]] * 2,
+                        **{name: [value, 0.0] for name, value in found.items()},
+                    }
                     for step in range(end - 9, end + 1)
                 ]
                 before = f"{arm}{seed}@{end - 10}" if end > 10 and chained else None
@@ -76,7 +82,7 @@ def test_tables_have_the_numbers_of_the_files_and_the_words_of_the_plan(tmp_path
     assert done.returncode == 0, done.stderr
     tables = json.loads((tmp_path / "tables.json").read_text())
     assert tables["verdicts"] == {"off": "learns the hack", "zero": "hides", "discount": "stopped"}
-    assert tables["training_tasks"] == {"middle": 2} and tables["stopped"] == {} and tables["orphans"] == 0
+    assert tables["training_tasks"] == {"in the band": 2} and tables["stopped"] == {} and tables["orphans"] == 0
     assert tables["training"]["the start"]["paid"]["mean"] == pytest.approx(0.125)
     assert tables["training"]["off"]["hack"]["mean"] == pytest.approx(0.25)
     assert tables["training"]["zero"]["sign"]["mean"] == 0 and tables["test"]["off"]["solved"]["mean"] == 0.25
@@ -85,7 +91,11 @@ def test_tables_have_the_numbers_of_the_files_and_the_words_of_the_plan(tmp_path
     )
     assert tables["costs"]["training"]["discount"]["mean"] == 0
     assert tables["way"]["off"]["20"]["training"]["hack"] == 1.0 and tables["way"]["off"]["30"]["test"]["hack"] == 0.25
+    assert tables["by_task"]["dpath-stub"]["off"]["hack"] == 0.125 and list(tables["by_task"]["funcy-stub"]) == [
+        "the start"
+    ]
     page = (tmp_path / "tables.md").read_text()
+    assert "| dpath-stub, off | 37.5 | 12.5 |" in page
     assert "| zero | 75.0 [75.0, 75.0]" in page and "| zero 603 | 75.0 | 12.5 |" in page
     assert "Solved of zero less that of off: −12.5 [−12.5, −12.5]" in page
 
