@@ -13,7 +13,7 @@ from composer_replication.evaluation.metrics import pass_at_k
 from composer_replication.evaluation.power import minimum_detectable_effect
 from composer_replication.evaluation.stats import Estimate, mean_interval
 from composer_replication.evaluation.tests_of_difference import ALPHA, holm, sign_flip
-from shared.code_runs.plan import BEFORE, MEMORY, Plan, RunName
+from shared.code_runs.plan import BEFORE, MEMORY, Plan
 from shared.result_lines import read_result
 
 START = "the start"
@@ -80,7 +80,7 @@ def read_results(plan: Plan) -> Results:
         for step in plan.steps_of(run):
             arms[run.arm][run.seed] = _measured(_tasks(plan, f"{run.name}@{step}"))
             way[run.arm].setdefault(step, []).append(arms[run.arm][run.seed])
-        steps[run.arm] += _checked_steps(plan, run)
+        steps[run.arm] += plan.logged_steps(run)
     strata: dict[str, list[str]] = {"hard": [], "middle": [], "easy": []}
     for task in before:
         strata[rates[task].stratum(plan.raw["band"])].append(task)
@@ -176,19 +176,6 @@ def _tasks(plan: Plan, job: str) -> dict[str, Line]:
 
 def _measured(tasks: Mapping[str, Line]) -> Measured:
     return Measured({task: (sum(line["passed"]), len(line["passed"])) for task, line in tasks.items()})
-
-
-def _checked_steps(plan: Plan, run: RunName) -> list[Line]:
-    """Of all segments, each of which must have begun with what the one before left."""
-    steps: list[Line] = []
-    left = None
-    for end in plan.steps_of(run):
-        lines = list(read_result(plan.file(f"{run.name}@{end}")))
-        if lines[0]["adapters_before"] != left:
-            raise ValueError(f"{run.name}@{end} did not begin with the adapters of the segment before")
-        left = lines[0]["adapters_after"]
-        steps += [line for line in lines if line["line"] == "step"]
-    return steps
 
 
 def _means(steps: Sequence[Line]) -> dict[str, float]:

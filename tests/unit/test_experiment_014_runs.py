@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import RecomposeError, UsageError
@@ -155,6 +156,25 @@ def test_a_run_goes_on_elsewhere_and_after_it_was_ended_to_the_same_bits(plan, t
     assert measured["repository"] == "inflection" and len(measured["passed"]) == 1 and measured["covered"]
 
 
+class Noting(CodeEnvironment):
+    """Says of each episode of a step how many turns it had."""
+
+    def observe(self, episodes, traces):
+        self.noted = {"turns": [len(trace.turns) for trace in traces], "tasks": [one.task.task_id for one in episodes]}
+
+
+def test_what_an_environment_notes_of_each_rollout_is_kept_with_it(plan, tasks, tmp_path):
+    here = plan(tmp_path / "results")
+    here.raw["environment"] = f"{__name__}:Noting"
+    (run,) = [run for run in here.runs() if run.arm == "grpo"]
+    state = code_queue.state_of(tmp_path, run.name)
+    for end in (2, 4):
+        arm.run_segment(here, run, end, tasks, state, here.file(f"grpo-501@{end}"))
+    steps = [line for end in (2, 4) for line in read_result(here.file(f"grpo-501@{end}")) if line["line"] == "step"]
+    assert [line["step"] for line in steps] == [1, 2, 3, 4] and all(line["turns"] == [1] * 4 for line in steps)
+    assert all(line["tasks"] == [task for task, _, _ in line["rollouts"]] for line in steps)
+
+
 def test_the_start_is_measured_before_any_run(plan, tasks, tmp_path):
     here = plan(tmp_path)
     here.raw["measuring"] |= {"start_samples": 2, "before_samples": 1}
@@ -233,6 +253,19 @@ def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):
     assert here.band("train") == ["seldom", "often", "half", "parts"]
     here.raw["fewest"]["train"] = 2
     assert here.band("train") == ["seldom", "often"]
+
+
+def test_a_band_may_be_of_the_tasks_that_a_visible_test_covers(plan, tmp_path):
+    here = plan(tmp_path)
+    lines = [
+        {"line": "task", "task_id": name, "repository": name, "covered": name != "blind",
+         "passed": [1] * 2 + [0] * 30, "rewards": [1] * 2}
+        for name in ("seen", "blind")
+    ]  # fmt: skip
+    write_result(here.file("start-0"), lines)
+    assert here.band("train") == ["blind", "seen"]
+    here.raw["covered_only"] = True
+    assert here.band("train") == ["seen"]
 
 
 def test_a_definition_from_memory_is_asked_without_a_statement(tasks):

@@ -1,9 +1,9 @@
 """The jobs of the queue. Each reads the tasks and earlier results and writes one file of JSON lines.
 
 Lines, by `line`: `run` (settings, costs, versions, hashes of the adapters before and after), `step` (one per optimiser
-step: all that was logged, and of each rollout its task, its reward and how many of its turns were hinted at), `sample`
-(some rollouts, with the feedback that the teacher read), `alarm`, and `task` (each measured task with all its attempts:
-what was said, the reward of each, and whether it is the full one).
+step: all that was logged, of each rollout its task, its reward and how many of its turns were hinted at, and what the
+environment has in `noted`), `sample` (some rollouts, with the feedback that the teacher read), `alarm`, and `task`
+(each measured task with all its attempts: what was said, the reward of each, and whether it is the full one).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     try:
         if held < last:
             StepLines(state / ROLLOUTS).begin(held)
-            train(policy, config, environment, [], state, Silent(), [StopsAt(last)], recording_trainer)
+            trainer = partial(recording_trainer, environment)
+            train(policy, config, environment, [], state, Silent(), [StopsAt(last)], trainer)
     except RecomposeError as error:  # a watchdog ended it: what it has learnt until its last checkpoint is its result
         stopped = str(error)
     if stopped or held >= last:
@@ -121,9 +123,9 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     chosen, number = measured_tasks(plan, run, last, measured)
     found = outcomes(policy, measured, config, chosen, number, FIRST_DRAW["segment"] + last)
     steps = range(last - plan.raw["segment_steps"] + 1, last + 1)
-    rolled = {line["step"]: line["rollouts"] for line in StepLines(state / ROLLOUTS).read()}
+    rolled = {line["step"]: line for line in StepLines(state / ROLLOUTS).read()}
     logged = [
-        {"line": "step", **line, "rollouts": rolled[line["step"]]}
+        {"line": "step", **line, **rolled[line["step"]]}
         for line in StepLines(state / "metrics.jsonl").read()
         if line["step"] in steps and "reward" in line
     ]
@@ -186,7 +188,10 @@ def outcomes(
 
 
 class EveryRollout(RolloutSamples):
-    """Also notes each rollout of a step: its task, its reward, and how many of its turns were hinted at."""
+    """Also notes each rollout of a step: its task, its reward, how many of its turns were hinted at, and what the
+    environment has noted of it."""
+
+    environment: CodeEnvironment | None = None
 
     def keep(
         self, step: int, rollouts: Sequence[Rolled], rewards: Sequence[float], hints: Sequence[Mapping[int, str]]
@@ -194,11 +199,13 @@ class EveryRollout(RolloutSamples):
         super().keep(step, rollouts, rewards, hints)
         noted = zip(rollouts, rewards, hints, strict=True)
         line = {"step": step, "rollouts": [[one.trace.task_id, reward, len(own)] for one, reward, own in noted]}
-        StepLines(self.folder.parent / ROLLOUTS).append(line)
+        StepLines(self.folder.parent / ROLLOUTS).append(line | dict(getattr(self.environment, "noted", {})))
 
 
-def recording_trainer(**settings: Any) -> ComposerReplicationTrainer:
-    return ComposerReplicationTrainer(**settings | {"samples": EveryRollout(settings["samples"].folder)})
+def recording_trainer(environment: CodeEnvironment, **settings: Any) -> ComposerReplicationTrainer:
+    samples = EveryRollout(settings["samples"].folder)
+    samples.environment = environment
+    return ComposerReplicationTrainer(**settings | {"samples": samples})
 
 
 class StopsAt(TrainerCallback):

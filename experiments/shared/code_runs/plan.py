@@ -107,7 +107,7 @@ class Plan:
         for part in range(self.raw["measuring"]["start_parts"]):
             for line in read_result(self.file(f"{START}-{part}")):
                 if line["line"] == "task":
-                    sofar = found.get(line["task_id"], StartRate(line["repository"], 0, 0, 0.0))
+                    sofar = found.get(line["task_id"], StartRate(line["repository"], line["covered"], 0, 0, 0.0))
                     passed, tries = sofar.passed + sum(line["passed"]), sofar.tries + len(line["passed"])
                     earned = sofar.earned + sum(line["rewards"])
                     found[line["task_id"]] = sofar._replace(passed=passed, tries=tries, earned=earned)
@@ -115,15 +115,32 @@ class Plan:
 
     def band(self, side: str) -> list[str]:
         """Ids of the tasks of `train` or `test` in the band. Where there are too few, those above it with a pass rate
-        of at most a half follow, the nearest first; then those below it that earn parts, the best paid first."""
-        low, high = self.raw["band"]
-        rates = {task: rate for task, rate in self.start_rates().items() if self.side(rate.repository) == side}
+        of at most a half follow, the nearest first; then those below it that earn parts, the best paid first. With
+        `covered_only` no task counts that no visible test covers."""
+        (low, high), blind_too = self.raw["band"], not self.raw.get("covered_only")
+        rates = {
+            task: rate
+            for task, rate in self.start_rates().items()
+            if self.side(rate.repository) == side and (rate.covered or blind_too)
+        }
         inside = sorted(task for task, rate in rates.items() if low <= rate.pass_at_8 <= high)
         above = [task for task, rate in rates.items() if rate.pass_at_8 > high and 2 * rate.passed <= rate.tries]
         above.sort(key=lambda task: (rates[task].pass_at_8, task))
         below = [task for task, rate in rates.items() if rate.pass_at_8 < low and rate.earned > 0]
         below.sort(key=lambda task: (-rates[task].earned, task))
         return inside + (above + below)[: max(0, self.raw["fewest"][side] - len(inside))]
+
+    def logged_steps(self, run: RunName) -> list[dict[str, Any]]:
+        """Of all segments, each of which must have begun with what the one before left."""
+        steps: list[dict[str, Any]] = []
+        left = None
+        for end in self.steps_of(run):
+            lines = list(read_result(self.file(f"{run.name}@{end}")))
+            if lines[0]["adapters_before"] != left:
+                raise ValueError(f"{run.name}@{end} did not begin with the adapters of the segment before")
+            left = lines[0]["adapters_after"]
+            steps += [line for line in lines if line["line"] == "step"]
+        return steps
 
     def side(self, repository: str) -> str:
         sides = self.raw["repositories"]
@@ -136,6 +153,7 @@ class Plan:
 
 class StartRate(NamedTuple):
     repository: str
+    covered: bool
     passed: int
     tries: int
     earned: float
