@@ -41,7 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
     "SmolLM2's shape, twice the rollouts": {"shape": SMOLLM2_SHAPE, "rollouts": (4, 4)},
     "SmolLM2's shape, checkpointing": {"shape": SMOLLM2_SHAPE, "rollouts": (4, 4), "checkpointing": True},
     "small, trained": {"shape": SMALL_SHAPE, "rollouts": (2, 4)},
-    "small, played": {"shape": SMALL_SHAPE, "rollouts": (4, 4), "plays": True},
+    "small, played": {"shape": SMALL_SHAPE, "rollouts": (8, 8), "plays": True},
 }
 
 
