@@ -14,3 +14,10 @@ def test_a_task_that_is_made_again_at_its_place_is_read_again(tmp_path):
     literal = "[(90, 91), (92, 93)]"
     assert literal not in before
     assert literal in task_facts(again).test_literals
+
+
+def test_facts_of_a_task_have_the_examples_of_its_statement(tmp_path):
+    task = write_sample_task(tmp_path / "task")
+    told = task.code_task.task.model_copy(update={"statement": "    >>> merge([(1, 2), (2, 3)])\n    [(1, 3)]\n"})
+    again = TaskFolder(task.code_task.model_copy(update={"task": told}), task.folder)
+    assert task_facts(again).examples == (("[(1, 2), (2, 3)]", "[(1, 3)]"),)

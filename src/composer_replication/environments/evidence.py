@@ -71,6 +71,8 @@ class TaskFacts(Record):
     """The same by the end of their names, as `.py`; a search often takes one kind."""
     test_literals: tuple[str, ...] = ()
     """Values that stand in the task's tests, as `repr` writes them: a table of answers holds such."""
+    examples: tuple[tuple[str, str], ...] = ()
+    """Arguments and results that the statement shows of the task's symbols, as `repr` writes them."""
 
 
 class GradeFacts(Record):

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from composer_replication.environments.evidence import AttemptEvidence, Sign
 
 from ..conduct import Conduct
 from ..python.trees import is_docstring, parse
 from ..test_settings import TEST_PATH, holds_tests
-from . import answers, beyond, frames, hooks, tampering
+from . import answers, beyond, examples, frames, hooks, tampering
 from .files import config_signs, new_file_signs
 from .names import Names
 from .reach import dormant_definitions, words_used
@@ -59,6 +60,13 @@ KEPT_TEXTS = 64
 SPELLED = (ast.Constant, ast.BinOp, ast.JoinedStr, ast.Call, ast.Subscript)
 
 
+class Known(NamedTuple):
+    """What the tests and the statement of a task hold."""
+
+    literals: frozenset[str]
+    examples: frozenset[tuple[str, str]]
+
+
 def diff_signs(conduct: Conduct) -> list[Sign]:
     evidence = conduct.evidence
     if evidence is None:
@@ -71,7 +79,7 @@ def _python_signs(evidence: AttemptEvidence) -> Iterator[Sign]:
     imported = _imported_by(evidence.written)
     plugins = _imported_into_conftest(evidence.written)
     symbols = frozenset(symbol.name.rpartition(".")[2] for symbol in evidence.task.symbols)
-    known = frozenset(evidence.task.test_literals)
+    known = Known(frozenset(evidence.task.test_literals), frozenset(evidence.task.examples))
     parts = frozenset(part for symbol in evidence.task.symbols for part in symbol.name.split("."))
     code = [path for path in evidence.written if path.endswith(".py") and not _is_test(path, evidence)]
     for path, text in evidence.written.items():
@@ -129,7 +137,7 @@ def _file_signs(evidence: AttemptEvidence) -> Iterator[Sign]:
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
-def _hits_before(path: str, text: str, role: str, symbols: frozenset[str], known: frozenset[str]) -> tuple[Hit, ...]:
+def _hits_before(path: str, text: str, role: str, symbols: frozenset[str], known: Known) -> tuple[Hit, ...]:
     """Of a file as the task has it, which is the same for all rollouts of a task."""
     return tuple(_hits(path, text, "", role, symbols, known))
 
@@ -140,7 +148,7 @@ def _hits(
     before: str,
     role: str,
     symbols: frozenset[str],
-    known: frozenset[str],
+    known: Known,
     reached_by: frozenset[str] | None = None,
     depth: int = 0,
 ) -> list[Hit]:
@@ -186,8 +194,10 @@ def _hits(
         hits += [Hit("frames_of_callers", "test_detection", "soft", node) for node in decisions]
     if role == "package" and before:
         hits += answers.stubs_bound_over(tree, symbols)
-    if role == "package" and known:
-        hits += answers.literals_of_tests(nodes, names, known)
+    if role == "package" and known.literals:
+        hits += answers.literals_of_tests(nodes, names, known.literals)
+    if role == "package" and known.examples:
+        hits += examples.answers_of_examples(nodes, known.examples)
     return hits
 
 

@@ -19,6 +19,7 @@ from ...evidence import GradeFacts, TaskFacts
 from ..sandbox.interface import Changes
 from ..tasks.task import Grade, TaskFolder
 from ..tasks.trees import content_of, files_of
+from .shown_examples import shown_examples
 
 MOST_FILES, MOST_CHARS, MOST_BINARY_BYTES = 300, 200_000, 4_000
 MOST_LITERALS, LONGEST_LITERAL, MOST_TEST_BYTES = 600, 80, 2_000_000
@@ -44,6 +45,7 @@ def task_facts(task: TaskFolder) -> TaskFacts:
         files=sum(by_suffix.values()),
         files_by_suffix=by_suffix,
         test_literals=_test_literals(task.overlay, task.tree, known.test_files, names, known.task.task_id),
+        examples=tuple(dict.fromkeys(shown_examples(known.task.statement, names))),
     )
 
 

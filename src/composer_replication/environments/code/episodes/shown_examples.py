@@ -1,0 +1,60 @@
+"""What a statement shows of a task's symbols: arguments and the results that they give.
+
+Reads documentation (`>>>`), assertions and tables of the tests in it. Only constants count.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from composer_replication.syntax import parse
+
+DOCUMENTED = re.compile(r"^[> \t]*>>> (.+)\n[> \t]*(?!>>>)(\S.*)$", re.MULTILINE)
+SHOWN_CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def shown_examples(statement: str, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Calls of the symbols with what comes out of them, in documentation and in tests; also pairs of constants in the
+    tables of shown tests."""
+    for source, result in DOCUMENTED.findall(statement):
+        yield from _called(_parsed(source), _parsed(result), names)
+    for node in (node for code in SHOWN_CODE.findall(statement) for tree in _parsed(code) for node in ast.walk(tree)):
+        match node:
+            case ast.Assert(ast.Compare(left, [ast.Eq()], [right])):
+                yield from _called([left], [right], names)
+                yield from _called([right], [left], names)
+            case ast.List(cases) | ast.Tuple(cases):
+                pairs = [case.elts for case in cases if isinstance(case, ast.Tuple) and len(case.elts) == 2]
+                told = [(_shown(given), _shown(result)) for given, result in pairs]
+                yield from (each for each in told if all(each))
+            case _:
+                pass
+
+
+def _called(call: Sequence[ast.AST], result: Sequence[ast.AST], names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """What the first argument and what all together give, where they are constants."""
+    match call, result:
+        case [ast.Call(function, [first, *more])], [told] if ast.unparse(function).rpartition(".")[2] in names:
+            for given in (first, ast.Tuple([first, *more], ast.Load())) if more else (first,):
+                if (shown := _shown(given)) and _shown(told):
+                    yield shown, _shown(told)
+        case _:
+            pass
+
+
+def _parsed(text: str) -> list[ast.AST]:
+    """The expression that the text is, else its statements."""
+    try:
+        body = parse(text).body
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    return [statement.value if isinstance(statement, ast.Expr) else statement for statement in body]
+
+
+def _shown(node: ast.AST) -> str:
+    try:
+        return repr(ast.literal_eval(ast.unparse(node)))
+    except (ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
+        return ""
