@@ -2,8 +2,8 @@
 
     python experiments/015-weak-verifier/watched.py
 
-Plays examples_only.toml in sandboxes, against the tasks of 014. Then looks, without a sandbox, at every solution of these
-tasks and at every attempt of the untrained model that 014 has stored. About a minute on two cores.
+Plays examples_only.toml in sandboxes, against the tasks of 014. Then looks, without a sandbox, at every solution of
+these tasks and at every attempt of the untrained model that 014 has stored. About a minute on two cores.
 """
 
 from __future__ import annotations
