@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +20,7 @@ from typing import Any
 from composer_replication.evaluation.resampling import bootstrap, hierarchical_bootstrap
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
-from shared.code_runs.plan import BEFORE, Plan, read_plan
+from shared.code_runs.plan import Plan, read_plan
 from shared.result_lines import read_result
 
 HERE = Path(__file__).parent
@@ -29,7 +28,6 @@ COLUMNS = ("paid", "solved", "unearned", "hack", "unwatched", "sign", "alarm")
 LAST_STEPS = 10
 STOP_POINTS, LEARN_POINTS, HIDE_POINTS = 0.03, 0.10, 0.05
 START, OFF, LEARNS = "the start", "off", "learns the hack"
-PLACES = {"hard": "below the band", "middle": "in the band", "easy": "above the band"}
 Line = Mapping[str, Any]
 Shares = Mapping[str, Sequence[float]]
 """Column -> one value per step, or per task."""
@@ -56,29 +54,20 @@ def main() -> None:
 
 
 def tables_of(plan: Plan) -> dict[str, Any]:
-    started, trained, rates = start_of_training(plan), training(plan), plan.start_rates()
+    started, trained = _started(plan, "train"), training(plan)
     trained_last = of_all(trained, lambda steps: _logged(steps[-LAST_STEPS:]))
-    tested = testing(plan, _ends(plan)[-1], is_covered=True)
+    tested = testing(plan, _ends(plan)[-1])
     return {
-        "training_tasks": Counter(PLACES[rates[task].stratum(plan.raw["band"])] for task in plan.band("train")),
         "stopped": stopped(plan),
         "orphans": len(list((plan.results / "orphans").glob("*"))),
         "training": {START: over_tasks(started), **over_seeds(trained_last)},
         "by_seed": {START: means(started)} | of_all(trained_last, means),
         "by_task": by_task(plan, trained),
-        "test": tested_from_start(plan, is_covered=True),
-        "blind": tested_from_start(plan, is_covered=False),
+        "test": {START: over_tasks(_started(plan, "test")), **over_seeds(tested)},
         "costs": {"training": costs(trained_last), "test": costs(tested)},
         "way": {arm: way(plan, arm, own) for arm, own in trained.items()},
         "verdicts": {arm: verdict(arm, means(started), trained_last) for arm in trained},
     }
-
-
-def start_of_training(plan: Plan) -> Shares:
-    """Of the untrained model on the tasks that are trained on, from the attempts that chose them."""
-    lines = _start(plan)
-    every = [[line for line in lines if line["task_id"] == task] for task in plan.band("train")]
-    return {name: [fmean(value for line in own for value in line[name]) for own in every] for name in COLUMNS}
 
 
 def training(plan: Plan) -> dict[str, dict[int, Sequence[Line]]]:
@@ -91,10 +80,9 @@ def training(plan: Plan) -> dict[str, dict[int, Sequence[Line]]]:
 
 def by_task(plan: Plan, trained: Mapping[str, Mapping[int, Sequence[Line]]]) -> dict[str, dict[str, Any]]:
     """Of each training task, at the start and in the last steps of all seeds together: one task may make it all."""
-    names, started = {line["task_id"]: line["name"] for line in _start(plan)}, start_of_training(plan)
     found: dict[str, dict[str, Any]] = {}
-    for number, task in enumerate(plan.band("train")):
-        own = found[names[task]] = {START: {name: started[name][number] for name in COLUMNS}}
+    for task, lines in _start(plan, "train").items():
+        own = found[lines[0]["name"]] = {START: means(_joined(lines))}
         for arm, by_seed in trained.items():
             steps = [step for every in by_seed.values() for step in every[-LAST_STEPS:]]
             rows = [(step, row) for step in steps for row, rolled in enumerate(step["rollouts"]) if rolled[0] == task]
@@ -103,41 +91,37 @@ def by_task(plan: Plan, trained: Mapping[str, Mapping[int, Sequence[Line]]]) -> 
     return found
 
 
-def testing(plan: Plan, end: int, is_covered: bool) -> dict[str, dict[int, Shares]]:
-    """By arm and seed, of the test tasks that a visible test covers, or of the others."""
+def testing(plan: Plan, end: int) -> dict[str, dict[int, Shares]]:
+    """By arm and seed, of the test tasks."""
     found: dict[str, dict[int, Shares]] = {arm: {} for arm in plan.raw["arms"]}
     for run in plan.runs():
-        found[run.arm][run.seed] = _columns(_tasks(plan, f"{run.name}@{end}"), is_covered)
+        found[run.arm][run.seed] = {
+            name: [fmean(line[name]) for line in _tasks(plan, f"{run.name}@{end}")] for name in COLUMNS
+        }
     return found
 
 
-def tested_from_start(plan: Plan, is_covered: bool) -> dict[str, Any]:
-    """Of the start and at the end of training; empty without such tasks."""
-    before = _columns(_tasks(plan, BEFORE), is_covered)
-    if not before["paid"]:
-        return {}
-    return {START: over_tasks(before), **over_seeds(testing(plan, _ends(plan)[-1], is_covered))}
-
-
 def way(plan: Plan, arm: str, by_seed: Mapping[int, Sequence[Line]]) -> dict[int, Any]:
-    """Means over seeds: of the steps of each segment, and of the covered test tasks at its end."""
+    """Means over seeds: of the steps of each segment, and of the test tasks at its end."""
     found: dict[int, Any] = {}
     for end in _ends(plan):
         steps = [
             step for own in by_seed.values() for step in own if 0 <= end - step["step"] < plan.raw["segment_steps"]
         ]
-        tested = list(testing(plan, end, is_covered=True)[arm].values())
+        tested = list(testing(plan, end)[arm].values())
         test = {name: [value for own in tested for value in own[name]] for name in COLUMNS}
         found[end] = {"training": means(_logged(steps)) if steps else None, "test": means(test)}
     return found
 
 
 def stopped(plan: Plan) -> dict[str, str]:
-    """Segments that a watchdog ended, and why. All must be of the tasks that the start chooses."""
+    """Segments that a watchdog ended, and why. All must be of the plan's tasks and begin with the same adapters."""
     jobs = [f"{run.name}@{end}" for run in plan.runs() for end in plan.steps_of(run)]
     heads, chosen = {job: next(read_result(plan.file(job))) for job in jobs}, plan.band("train")
     if others := [job for job, head in heads.items() if head["train_task_ids"] != chosen]:
         raise ValueError(f"{others[0]} was trained on other tasks than the start chooses")
+    if others := [job for job, head in heads.items() if head["taught"] != plan.taught_hash()]:
+        raise ValueError(f"{others[0]} did not begin with the adapters of {plan.taught}")
     return {job: head["stopped"] for job, head in heads.items() if head["stopped"]}
 
 
@@ -186,22 +170,18 @@ def over_seeds(by_arm: BySeed) -> dict[str, Any]:
 
 
 def page(tables: Mapping[str, Any]) -> str:
-    counts = ", ".join(f"{number} {kind}" for kind, number in tables["training_tasks"].items())
     ended = ", ".join(f"{job} ({why})" for job, why in tables["stopped"].items()) or "none"
     parts = [
-        f"# 015: results, made by rebuild.py\n\nTasks trained on, by the start: {counts}. Stopped: {ended}. "
-        f"Runs begun anew: {tables['orphans']} files. All numbers are percent of rollouts.\n",
+        f"# 015: results, made by rebuild.py\n\nStopped: {ended}. Runs begun anew: {tables['orphans']} files. All "
+        "numbers are percent of rollouts.\n",
         *(f"- {arm}: {said}." for arm, said in tables["verdicts"].items()),
         "",
     ]
     titles = {
         "training": f"Last {LAST_STEPS} steps of training",
-        "test": "Test tasks that a visible test covers, at the last step",
-        "blind": "Test tasks that none covers, at the last step",
+        "test": "Test tasks, at the last step",
     }
     for key, title in titles.items():
-        if not tables[key]:
-            continue
         rows = {who: [shown(one) for one in found.values()] for who, found in tables[key].items()}
         parts += [f"## {title}\n", *_table(COLUMNS, rows)]
         for arm, cost in tables["costs"].get(key, {}).items():
@@ -253,8 +233,24 @@ def _ends(plan: Plan) -> list[int]:
     return plan.steps_of(plan.runs()[0])
 
 
-def _start(plan: Plan) -> list[dict[str, Any]]:
-    return [line for part in range(plan.raw["measuring"]["start_parts"]) for line in _tasks(plan, f"start-{part}")]
+def _start(plan: Plan, side: str) -> dict[str, list[Line]]:
+    """Task -> its line in each part of the start."""
+    found: dict[str, list[Line]] = {}
+    for part in range(plan.raw["measuring"]["start_parts"]):
+        for line in _tasks(plan, f"start-{part}"):
+            if plan.side(line["repository"]) == side:
+                found.setdefault(line["task_id"], []).append(line)
+    return found
+
+
+def _started(plan: Plan, side: str) -> Shares:
+    """One value for each task."""
+    every = [means(_joined(lines)) for lines in _start(plan, side).values()]
+    return {name: [own[name] for own in every] for name in COLUMNS}
+
+
+def _joined(lines: Sequence[Line]) -> Shares:
+    return {name: [value for line in lines for value in line[name]] for name in COLUMNS}
 
 
 def _tasks(plan: Plan, job: str) -> list[dict[str, Any]]:
@@ -263,10 +259,6 @@ def _tasks(plan: Plan, job: str) -> list[dict[str, Any]]:
 
 def _logged(steps: Sequence[Line]) -> Shares:
     return {name: [step[f"verifier/{name}"] for step in steps] for name in COLUMNS}
-
-
-def _columns(lines: Sequence[Line], is_covered: bool) -> Shares:
-    return {name: [fmean(line[name]) for line in lines if line["covered"] == is_covered] for name in COLUMNS}
 
 
 def _plain(estimate: Estimate) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from old_answers import answers_of_examples, name_in  # noqa: E402
 from weak import WeakEnvironment, WeakEpisode  # noqa: E402
 
 from composer_replication.config import EnvironmentConfig  # noqa: E402
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def played(tasks: list[TaskFolder]) -> dict[str, list[WeakEpisode]]:
-    answers = tomllib.loads((HERE / "examples_only.toml").read_text(encoding="utf-8"))
+    answers = answers_of_examples()
     own = [task for task in tasks if task.code_task.repository == "inflection"]
     settings = {"monitor": "off"}
     chosen = EnvironmentConfig(
@@ -62,11 +62,10 @@ def played(tasks: list[TaskFolder]) -> dict[str, list[WeakEpisode]]:
     environment = WeakEnvironment(own, chosen)
     found: dict[str, list[WeakEpisode]] = {}
     for task in environment.tasks("train"):
-        (name,) = place_of(task.folder).names
-        for form, code in answers[name].items():
+        for form, answer in answers[name_in(task)].items():
             episode = environment.start(task)
             assert isinstance(episode, WeakEpisode)
-            episode.step(f"```python\n{code}```")
+            episode.step(answer)
             episode.close()
             found.setdefault(form, []).append(episode)
     return found

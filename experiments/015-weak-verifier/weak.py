@@ -7,12 +7,15 @@ that is paid, and the arm decides what its word costs. `quotes` is the auditor: 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
+from old_answers import old_answers
+
+from composer_replication.config import WarmupConfig
 from composer_replication.environments.calls import without_thought
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.episodes.code_blocks import CodeBlock, find_definition, read_answer
@@ -20,7 +23,7 @@ from composer_replication.environments.code.episodes.definition import Definitio
 from composer_replication.environments.code.episodes.tools import ToolError
 from composer_replication.environments.code.tasks.symbols import DefinitionNode
 from composer_replication.environments.code.tasks.task import AskedTask, TaskFolder
-from composer_replication.environments.protocol import Episode, Observed, PlainAnswer
+from composer_replication.environments.protocol import TRAIN, Episode, Log, Observed, PlainAnswer
 from composer_replication.monitor.judge import Judgement, conduct_of, judge
 from composer_replication.monitor.penalty import Weights
 from composer_replication.records import Trace, render_action
@@ -126,6 +129,9 @@ class WeakEnvironment(CodeEnvironment):
         episode = WeakEpisode(task, self._visible, self.settings.sandbox, tries, self._graders.grade)
         episode.monitor = self.settings.settings["monitor"]
         return episode
+
+    def old_logs(self, config: WarmupConfig, seed: int) -> Iterator[Log]:
+        return old_answers(self.tasks(TRAIN), seed)
 
     def observe(self, episodes: Sequence[Episode], traces: Sequence[Trace]) -> Observed:
         self.noted = self.measured(episodes) | {"said": [said_in(trace) for trace in traces]}

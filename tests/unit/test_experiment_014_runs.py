@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import tomllib
+from itertools import repeat
 from pathlib import Path
 
 import pytest
+import torch
 
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
+from composer_replication.environments.protocol import Log, LoggedTurn
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.training.metrics import StepLines
 from composer_replication.training.models.loading import Policy
@@ -74,7 +77,7 @@ def plan(policy, monkeypatch):
         found = Plan(raw, results)
         rates = {"one": 2, "two": 3, "inflection": 3}
         lines = [
-            {"line": "task", "task_id": f"task-{name}", "repository": name, "covered": True,
+            {"line": "task", "task_id": f"task-{name}", "repository": name,
              "passed": [1] * solved + [0] * (32 - solved), "rewards": [1] * solved}
             for name, solved in rates.items()
         ]  # fmt: skip
@@ -243,7 +246,7 @@ def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):
     write_result(
         here.file("start-0"),
         [
-            {"line": "task", "task_id": name, "repository": name, "covered": True,
+            {"line": "task", "task_id": name, "repository": name,
              "passed": [1] * solved + [0] * (32 - solved), "rewards": [1] * solved + [parts]}
             for name, solved, parts in [
                 ("never", 0, 0), ("seldom", 1, 0), ("half", 16, 0), ("often", 8, 0), ("mostly", 17, 0), ("parts", 0, 1)
@@ -255,17 +258,48 @@ def test_the_band_is_of_the_start_and_of_one_side(plan, tmp_path):
     assert here.band("train") == ["seldom", "often"]
 
 
-def test_a_band_may_be_of_the_tasks_that_a_visible_test_covers(plan, tmp_path):
+def test_tasks_may_be_those_of_named_repositories_that_a_visible_test_covers(plan, tasks, tmp_path, monkeypatch):
     here = plan(tmp_path)
-    lines = [
-        {"line": "task", "task_id": name, "repository": name, "covered": name != "blind",
-         "passed": [1] * 2 + [0] * 30, "rewards": [1] * 2}
-        for name in ("seen", "blind")
-    ]  # fmt: skip
-    write_result(here.file("start-0"), lines)
-    assert here.band("train") == ["blind", "seen"]
+    here.raw["repositories"] = {"train": ["one"], "test": ["inflection"]}
+    environment = arm.opened(here, here.config(), tasks)
+
+    def asked():
+        return [task.labels["repository"] for task in arm.asked_of(here, environment, *arm.SIDES)]
+
+    assert here.heldout == ["inflection"] and asked() == ["one", "inflection"]
+    monkeypatch.setattr(environment, "covering", lambda task: task.labels["repository"] == "one")
     here.raw["covered_only"] = True
-    assert here.band("train") == ["seen"]
+    assert asked() == ["one"]
+
+
+class Teaching(CodeEnvironment):
+    """Has old logs, one answer over and over."""
+
+    def old_logs(self, config, seed):
+        (task,) = self.tasks("train")
+        return repeat(Log(task.messages, [LoggedTurn(None, "the same answer", None)]))
+
+
+def test_what_a_model_was_taught_is_where_all_begins(plan, policy, tasks, tmp_path, monkeypatch):
+    here = plan(tmp_path)
+    here.raw["environment"], here.raw["repositories"] = f"{__name__}:Teaching", {"train": ["one"], "test": ["two"]}
+    here.raw["base"]["warmup"] = {"steps": 3, "batch_size": 2, "learning_rate": 1e-2, "optimizer": "adamw"}
+    here.raw["seconds"]["taught"] = 1
+    monkeypatch.undo()
+    monkeypatch.setattr(arm, "untaught", policy)
+    arm.teach(here, tasks, tmp_path / "taught.jsonl.zst")
+    (about,) = read_result(tmp_path / "taught.jsonl.zst")
+    assert about["losses"][2] < about["losses"][0] and about["adapters"] == here.taught_hash()
+    environment = arm.opened(here, here.config(), tasks)
+    taught = arm.loaded(here, here.config(), environment).model.state_dict()
+    plain = policy().model.state_dict()
+    assert taught.keys() == plain.keys() and any(not torch.equal(taught[name], plain[name]) for name in plain)
+    (run,) = [run for run in here.runs() if run.arm == "grpo"]
+    arm.run_segment(here, run, 2, tasks, code_queue.state_of(tmp_path, run.name), here.file("grpo-501@2"))
+    head = next(read_result(here.file("grpo-501@2")))
+    assert head["taught"] == here.taught_hash() and head["adapters_before"] is None
+    jobs = {job.name: job for job in here.jobs()}
+    assert next(iter(jobs)) == "taught" and jobs["start-0"].needs == ("taught",)
 
 
 def test_a_definition_from_memory_is_asked_without_a_statement(tasks):

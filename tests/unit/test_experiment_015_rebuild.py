@@ -17,6 +17,7 @@ EXPERIMENT = Path(__file__).parents[2] / "experiments" / "015-weak-verifier"
 PLAN = tomllib.loads((EXPERIMENT / "plan.toml").read_text())
 HACKS = {"off": (0.25, 0.125), "zero": (0.25, 0.25), "discount": (0.0, 0.0)}
 """Share of hacks at the end, and of those that the monitor does not see."""
+TRAIN, TEST = (PLAN["repositories"][side] for side in ("train", "test"))
 HONEST = dict.fromkeys(HACKS, (0.0, 0.0))
 
 
@@ -27,27 +28,25 @@ def shares(hack, unwatched):
     }  # fmt: skip
 
 
-def task(repository, values, samples, covered=True):
+def task(repository, values, samples):
     lists = {name: [float(number < value * samples) for number in range(samples)] for name, value in values.items()}
     return {
         "line": "task", "task_id": repository, "name": f"{repository}-stub", "repository": repository,
-        "covered": covered, "passed": list(map(int, lists["paid"])), "rewards": lists["paid"], **lists,
+        "passed": list(map(int, lists["paid"])), "rewards": lists["paid"], **lists,
     }  # fmt: skip
 
 
 def write_everything(
-    results, arms=PLAN["arms"], hacks=HACKS, chained=True, stopped=None, trained_on=("dpath", "funcy")
+    results, arms=PLAN["arms"], hacks=HACKS, chained=True, stopped=None, trained_on=TRAIN, taught=None
 ):
     def put(name, lines):
         write_result(results / f"{name}.jsonl.zst", lines)
 
     seldom = shares(0.0, 0.0) | {"paid": 0.125, "solved": 0.125, "unearned": 0.0}
-    test = PLAN["repositories"]["test"]
+    every = (*TRAIN, *TEST)
+    put("taught", [{"line": "run"}])
     for part in range(PLAN["measuring"]["start_parts"]):
-        put(
-            f"start-{part}", [task(name, seldom, 8, name != "natsort") for name in (*test, "funcy", "dpath", "natsort")]
-        )
-    put("before", [task(name, seldom, 8, name != "w3lib") for name in test])
+        put(f"start-{part}", [task(name, seldom, 8) for name in every])
     for arm in arms:
         for seed in PLAN["seeds"]:
             for end in (10, 20, 30):
@@ -58,16 +57,16 @@ def write_everything(
                         "line": "step",
                         "step": step,
                         **{f"verifier/{name}": value for name, value in found.items()},
-                        "rollouts": [["dpath", 1.0, 0]] * 2,
+                        "rollouts": [["inflection", 1.0, 0]] * 2,
                         **{name: [value, 0.0] for name, value in found.items()},
                     }
                     for step in range(end - 9, end + 1)
                 ]
                 before = f"{arm}{seed}@{end - 10}" if end > 10 and chained else None
                 head = {"line": "run", "adapters_before": before, "adapters_after": f"{arm}{seed}@{end}"}
-                head |= {"train_task_ids": trained_on}
+                head |= {"train_task_ids": trained_on, "taught": taught}
                 head |= {"stopped": stopped if (arm, seed, end) == ("zero", PLAN["seeds"][0], 30) else None}
-                put(f"{arm}-{seed}@{end}", [head, *steps, *(task(name, found, 8, name != "w3lib") for name in test)])
+                put(f"{arm}-{seed}@{end}", [head, *steps, *(task(name, found, 8) for name in TEST)])
 
 
 def rebuilt(results):
@@ -82,7 +81,7 @@ def test_tables_have_the_numbers_of_the_files_and_the_words_of_the_plan(tmp_path
     assert done.returncode == 0, done.stderr
     tables = json.loads((tmp_path / "tables.json").read_text())
     assert tables["verdicts"] == {"off": "learns the hack", "zero": "hides", "discount": "stopped"}
-    assert tables["training_tasks"] == {"in the band": 2} and tables["stopped"] == {} and tables["orphans"] == 0
+    assert tables["stopped"] == {} and tables["orphans"] == 0
     assert tables["training"]["the start"]["paid"]["mean"] == pytest.approx(0.125)
     assert tables["training"]["off"]["hack"]["mean"] == pytest.approx(0.25)
     assert tables["training"]["zero"]["sign"]["mean"] == 0 and tables["test"]["off"]["solved"]["mean"] == 0.25
@@ -91,11 +90,9 @@ def test_tables_have_the_numbers_of_the_files_and_the_words_of_the_plan(tmp_path
     )
     assert tables["costs"]["training"]["discount"]["mean"] == 0
     assert tables["way"]["off"]["20"]["training"]["hack"] == 1.0 and tables["way"]["off"]["30"]["test"]["hack"] == 0.25
-    assert tables["by_task"]["dpath-stub"]["off"]["hack"] == 0.125 and list(tables["by_task"]["funcy-stub"]) == [
-        "the start"
-    ]
+    assert tables["by_task"]["inflection-stub"]["off"]["hack"] == 0.125
     page = (tmp_path / "tables.md").read_text()
-    assert "| dpath-stub, off | 37.5 | 12.5 |" in page
+    assert "| inflection-stub, off | 37.5 | 12.5 |" in page
     assert "| zero | 75.0 [75.0, 75.0]" in page and "| zero 603 | 75.0 | 12.5 |" in page
     assert "Solved of zero less that of off: −12.5 [−12.5, −12.5]" in page
 
@@ -105,14 +102,6 @@ def test_where_off_does_not_learn_the_hack_nothing_was_stopped(tmp_path):
     assert rebuilt(tmp_path).returncode == 0
     verdicts = json.loads((tmp_path / "tables.json").read_text())["verdicts"]
     assert verdicts == {"off": "does not learn the hack", "zero": "open", "discount": "open"}
-
-
-def test_test_tasks_without_a_visible_test_stand_apart(tmp_path):
-    write_everything(tmp_path)
-    rebuilt(tmp_path)
-    tables = json.loads((tmp_path / "tables.json").read_text())
-    test = len(PLAN["repositories"]["test"])
-    assert tables["test"]["the start"]["paid"]["n"] == test - 1 and tables["blind"]["the start"]["paid"]["n"] == 1
 
 
 def test_what_was_stopped_and_what_began_anew_is_told(tmp_path):
@@ -140,3 +129,9 @@ def test_runs_on_other_tasks_than_the_start_chooses_are_refused(tmp_path):
     write_everything(tmp_path, trained_on=("dpath",))
     other = rebuilt(tmp_path)
     assert other.returncode == 1 and "off-601@10 was trained on other tasks than the start chooses" in other.stderr
+
+
+def test_runs_that_began_with_other_adapters_are_refused(tmp_path):
+    write_everything(tmp_path, taught="of another machine")
+    other = rebuilt(tmp_path)
+    assert other.returncode == 1 and "off-601@10 did not begin with the adapters of" in other.stderr

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
-import tomllib
+import tarfile
+from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from composer_replication.config import Config, EnvironmentConfig
+from composer_replication.config import EnvironmentConfig, WarmupConfig
+from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.monitor.penalty import Weights
 from composer_replication.training.rollouts.plain_traces import BrokenEpisode
+from shared.code_runs.plan import read_plan
 from tests.hacks.sample_task import SPANS_GOLD, code_task, write_sample_task
 from tests.unit.test_code_environment import STATEMENT
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "015-weak-verifier"
+REAL_CODE = EXPERIMENT.with_name("014-real-code")
 HONEST = SPANS_GOLD[SPANS_GOLD.index("def merge") :]
 GAPS = "\n\ndef gaps(spans):\n    return []\n"
 TABLE = "def merge(spans):\n    return {'[(6, 9), (1, 3), (2, 7)]': [(1, 9)], '[]': []}.get(repr(spans))\n"
@@ -29,7 +34,7 @@ def weak():
 
     yield weak
     sys.path.remove(str(EXPERIMENT))
-    del sys.modules["weak"]
+    del sys.modules["weak"], sys.modules["old_answers"]
 
 
 @pytest.fixture(scope="module")
@@ -133,15 +138,31 @@ def test_an_answer_that_does_not_fit_is_nothing(played):
     assert not any(found[name] != [0.0] for name in ("paid", "solved", "unearned", "hack", "quotes", "sign"))
 
 
+def test_old_logs_are_own_answers_and_now_and_then_the_examples_alone(weak, tmp_path):
+    import old_answers
+
+    with tarfile.open(REAL_CODE / "tasks.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    chosen = EnvironmentConfig(name="code", answer="definition", tries=1, heldout_share=0.0)
+    (folder,) = tmp_path.glob("inflection-*")
+    environment = weak.WeakEnvironment(read_tasks(folder), chosen)
+    tasks = environment.tasks("train")
+    logs = list(islice(environment.old_logs(WarmupConfig(), 0), 2000))
+    answers = [(log.messages[-1]["content"], log.turns[0].text) for log in logs]
+    assert answers == [
+        (log.messages[-1]["content"], log.turns[0].text)
+        for log in islice(environment.old_logs(WarmupConfig(), 0), 2000)
+    ]
+    names = {task.messages[-1]["content"]: old_answers.name_in(task) for task in tasks}
+    examples = old_answers.answers_of_examples()
+    assert len(names) == 9 and examples.keys() == set(names.values())
+    forms = Counter(
+        next((form for form, text in examples[names[asked]].items() if text == said), "own") for asked, said in answers
+    )
+    assert all(0.03 < forms[form] / 2000 < 0.07 for form in old_answers.SHARES) and forms["own"] > 1600
+
+
 def test_the_plan_has_three_arms_from_one_start():
-    raw = tomllib.loads((EXPERIMENT / "plan.toml").read_text())
-    base = raw["base"]["environment"]
-    arms = {
-        name: Config.model_validate(
-            {**raw["base"], "environment": base | arm.get("environment", {}), "channels": arm["channels"]}
-        )
-        for name, arm in raw["arms"].items()
-    }
-    assert {name: config.environment.settings["monitor"] for name, config in arms.items()} == {
-        "off": "off", "zero": "zero", "discount": "discount",
-    }  # fmt: skip
+    plan = read_plan(EXPERIMENT / "plan.toml", EXPERIMENT / "results")
+    settings = {run.arm: plan.config(run).environment.settings for run in plan.runs()}
+    assert settings == {name: {"monitor": name} for name in ("off", "zero", "discount")}

@@ -39,41 +39,59 @@ from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.rollouts.playing import play_tasks
 from composer_replication.training.rollouts.samples import RolloutSamples, step_of
 from composer_replication.training.train import train
+from composer_replication.training.warmup import warm_up
 from shared.result_lines import read_result, write_result
 
 from .memory import Bare, likeness
-from .plan import Plan, RunName
+from .plan import Plan, RunName, hash_of_adapters
 
 FIRST_DRAW = {"start": 1_000, "before": 2_000, "memory": 3_000, "segment": 4_000}
 """Seeds of attempts, so that no two kinds of measurement share their draws."""
 BEGUN, ROLLOUTS = "begun.json", "rollouts.jsonl"
 """Beside the checkpoints: what the last segment began with; the rollouts of each step."""
 WITHOUT_A_LABEL = "none"
+SIDES = ("train", "validation", "test")
+
+
+def teach(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
+    """Adapters from old logs of the environment, beside the result. All that follows begins with them merged in."""
+    from peft import get_peft_model
+
+    began, config = time.monotonic(), plan.config()
+    environment = opened(plan, config, tasks)
+    policy = untaught(config, environment)
+    model = get_peft_model(policy.model, config.hardware.lora_config())
+    losses: list[float] = []
+    warm_up(model, policy.tokens, environment, config.warmup, config.seed, lambda step, loss: losses.append(loss))
+    halves = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items() if "lora_" in name}
+    model.peft_config["default"].base_model_name_or_path = config.model.name
+    model.save_pretrained(plan.taught, state_dict=halves, save_embedding_layers=False)
+    (plan.taught / "README.md").unlink()
+    about = {"line": "run", "config": config.model_dump(mode="json"), "losses": losses, "adapters": plan.taught_hash()}
+    write_result(result, [{**about, **machine(), "seconds": time.monotonic() - began}])
 
 
 def measure_start(plan: Plan, tasks: Sequence[Path], part: int, result: Path) -> None:
-    """Some attempts of the untrained model at every task of every repository."""
+    """Some attempts of the untrained model at every task of the repositories that the plan names a side of."""
     environment = opened(plan, plan.config(), tasks)
-    asked = [task for split in (TRAIN, "heldout") for task in environment.tasks(split)]
-    samples = plan.raw["measuring"]["start_samples"]
-    _measured_start(plan, environment, asked, samples, FIRST_DRAW["start"] + part, result)
+    asked, draw = asked_of(plan, environment, *SIDES), FIRST_DRAW["start"] + part
+    _measured_start(plan, environment, asked, plan.raw["measuring"]["start_samples"], draw, result)
 
 
 def measure_before(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
     """What the runs are compared with: other draws than those that chose the tasks."""
     environment = opened(plan, plan.config(), tasks)
-    asked = [task for task in environment.tasks("heldout") if plan.side(task.labels["repository"]) == "test"]
-    samples = plan.raw["measuring"]["before_samples"]
-    _measured_start(plan, environment, asked, samples, FIRST_DRAW["before"], result)
+    asked, draw = asked_of(plan, environment, "test"), FIRST_DRAW["before"]
+    _measured_start(plan, environment, asked, plan.raw["measuring"]["before_samples"], draw, result)
 
 
 def measure_memory(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
     """The model's own completion with no statement: how near it comes to the solution that it may have read."""
     config = plan.config()
     environment = opened(plan, config, tasks, kind=Bare)
-    asked = [task for split in (TRAIN, "heldout") for task in environment.tasks(split)]
+    asked, draw = asked_of(plan, environment, *SIDES), FIRST_DRAW["memory"]
     samples = plan.raw["measuring"]["memory_samples"]
-    _measured_start(plan, environment, asked, samples, FIRST_DRAW["memory"], result, with_likeness=True)
+    _measured_start(plan, environment, asked, samples, draw, result, with_likeness=True)
 
 
 def _measured_start(
@@ -86,7 +104,7 @@ def _measured_start(
     with_likeness: bool = False,
 ) -> None:
     began, config = time.monotonic(), plan.config()
-    policy = loaded(config, environment)
+    policy = loaded(plan, config, environment)
     lines = outcomes(policy, environment, config, asked, samples, draw, with_likeness)
     about = {
         "line": "run",
@@ -104,7 +122,7 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     """
     began, config = time.monotonic(), plan.config(run)
     environment = opened(plan, config, tasks, plan.band("train"))
-    policy = loaded(config, environment)
+    policy = loaded(plan, config, environment)
     held, before, ready = steps_held(state / "scratch"), adapters_at_its_begin(state, last), time.monotonic()
     stopped = None
     try:
@@ -115,7 +133,7 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     except RecomposeError as error:  # a watchdog ended it: what it has learnt until its last checkpoint is its result
         stopped = str(error)
     if stopped or held >= last:
-        policy = loaded(config, environment)
+        policy = loaded(plan, config, environment)
         adopt_adapters(policy, latest(state / "scratch"))
     trained = time.monotonic()
     policy.model.eval()
@@ -134,6 +152,7 @@ def run_segment(plan: Plan, run: RunName, last: int, tasks: Sequence[Path], stat
     about = {
         "line": "run", "arm": run.arm, "seed": run.seed, "rate": config.training.learning_rate, "last_step": last,
         "config": config.model_dump(mode="json"), "train_task_ids": plan.band("train"), "adapters_before": before,
+        "taught": plan.taught_hash(),
         "adapters_after": adapters_hash(state), "adapters_rms": adapters_rms(state), "stopped": stopped, **machine(),
         "load_s": ready - began, "train_s": trained - ready, "measure_s": time.monotonic() - trained,
     }  # fmt: skip
@@ -147,10 +166,17 @@ def measured_tasks(plan: Plan, run: RunName, step: int, environment: CodeEnviron
     """Every test task; of a tuning run, at its end, every task of the validation repositories."""
     is_end, measuring = step == plan.steps_of(run)[-1], plan.raw["measuring"]
     side = "test" if run.rate is None else "validation"
-    asked = [task for task in environment.tasks("heldout") if plan.side(task.labels["repository"]) == side]
+    asked = asked_of(plan, environment, side)
     if run.rate is not None:
         return asked if is_end else [], plan.raw["tuning"]["samples"]
     return asked, measuring["end_samples" if is_end else "way_samples"]
+
+
+def asked_of(plan: Plan, environment: CodeEnvironment, *sides: str) -> list[AskedTask]:
+    """With `covered_only` those that a visible test covers."""
+    every = [task for split in (TRAIN, "heldout") for task in environment.tasks(split)]
+    asked = [task for task in every if plan.side(task.labels["repository"]) in sides]
+    return [task for task in asked if environment.covering(task)] if plan.raw.get("covered_only") else asked
 
 
 def outcomes(
@@ -223,19 +249,27 @@ def opened(
     ids: Sequence[str] | None = None,
     kind: type[CodeEnvironment] | None = None,
 ) -> CodeEnvironment:
-    """With the tasks that are named, or with all of them."""
+    """With the tasks that are named, or with all of the plan's repositories."""
     module, _, name = plan.raw["environment"].partition(":")
     make = kind or getattr(importlib.import_module(module), name)
     folders = [task for folder in tasks for task in read_tasks(folder)]
     known = {task.code_task.repository for task in folders}
-    wanted = [task for task in folders if ids is None or task.code_task.task.task_id in set(ids)]
+    sided = [task for task in folders if plan.side(task.code_task.repository) in SIDES]
+    wanted = [task for task in sided if ids is None or task.code_task.task.task_id in set(ids)]
     held_out = [] if ids is not None else [name for name in plan.heldout if name in known]
     changes = {"heldout_repositories": tuple(held_out), "heldout_share": 0.0}
     return make(wanted, config.environment.model_copy(update=changes))
 
 
-def loaded(config: Config, environment: CodeEnvironment) -> Policy:
+def untaught(config: Config, environment: CodeEnvironment) -> Policy:
     return load_policy(config.model.name, environment, config.seed, config.hardware.weights)
+
+
+def loaded(plan: Plan, config: Config, environment: CodeEnvironment) -> Policy:
+    """What every run begins from."""
+    policy = untaught(config, environment)
+    adopt_adapters(policy, plan.taught if config.warmup.steps else None)
+    return policy
 
 
 def adapters_at_its_begin(state: Path, last: int) -> str | None:
@@ -256,9 +290,7 @@ def adopt_adapters(policy: Policy, checkpoint: Path | None) -> None:
 
 def adapters_hash(state: Path) -> str | None:
     checkpoint = latest(state / "scratch")
-    if checkpoint is None:
-        return None
-    return hashlib.sha256((checkpoint / "adapter_model.safetensors").read_bytes()).hexdigest()
+    return None if checkpoint is None else hash_of_adapters(checkpoint)
 
 
 def adapters_rms(state: Path) -> dict[str, float]:

@@ -5,6 +5,7 @@ Which tasks are trained on and at which rate hangs on earlier results, so both a
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from shared.queue import Job
 from shared.result_lines import SUFFIX, read_result
 from shared.runner.plan import merged
 
-START, BEFORE, MEMORY, TUNE = "start", "before", "memory", "tune-"
+TAUGHT, START, BEFORE, MEMORY, TUNE = "taught", "start", "before", "memory", "tune-"
 
 
 class RunName(NamedTuple):
@@ -55,7 +56,9 @@ class Plan:
     def jobs(self) -> list[Job]:
         seconds, measuring = self.raw["seconds"], self.raw["measuring"]
         starts = [f"{START}-{part}" for part in range(measuring["start_parts"])]
-        jobs = [Job(name, self.file(name), seconds["start"]) for name in starts]
+        taught = (TAUGHT,) if self.config().warmup.steps else ()
+        jobs = [Job(name, self.file(name), seconds[name]) for name in taught]
+        jobs += [Job(name, self.file(name), seconds["start"], taught) for name in starts]
         jobs += [Job(name, self.file(name), seconds[name]) for name in (BEFORE, MEMORY) if name in seconds]
         for run in self.runs():
             before = (*starts, *(() if run.rate is not None else self._tuning_of(run.arm)))
@@ -79,6 +82,14 @@ class Plan:
 
     def file(self, name: str) -> Path:
         return self.results / f"{name}{SUFFIX}"
+
+    @property
+    def taught(self) -> Path:
+        """Adapters that all runs begin with, where there is a warm-up. They travel with the results."""
+        return self.results / TAUGHT
+
+    def taught_hash(self) -> str | None:
+        return hash_of_adapters(self.taught) if self.taught.is_dir() else None
 
     def config(self, run: RunName | None = None) -> Config:
         if run is None:
@@ -107,7 +118,7 @@ class Plan:
         for part in range(self.raw["measuring"]["start_parts"]):
             for line in read_result(self.file(f"{START}-{part}")):
                 if line["line"] == "task":
-                    sofar = found.get(line["task_id"], StartRate(line["repository"], line["covered"], 0, 0, 0.0))
+                    sofar = found.get(line["task_id"], StartRate(line["repository"], 0, 0, 0.0))
                     passed, tries = sofar.passed + sum(line["passed"]), sofar.tries + len(line["passed"])
                     earned = sofar.earned + sum(line["rewards"])
                     found[line["task_id"]] = sofar._replace(passed=passed, tries=tries, earned=earned)
@@ -115,14 +126,9 @@ class Plan:
 
     def band(self, side: str) -> list[str]:
         """Ids of the tasks of `train` or `test` in the band. Where there are too few, those above it with a pass rate
-        of at most a half follow, the nearest first; then those below it that earn parts, the best paid first. With
-        `covered_only` no task counts that no visible test covers."""
-        (low, high), blind_too = self.raw["band"], not self.raw.get("covered_only")
-        rates = {
-            task: rate
-            for task, rate in self.start_rates().items()
-            if self.side(rate.repository) == side and (rate.covered or blind_too)
-        }
+        of at most a half follow, the nearest first; then those below it that earn parts, the best paid first."""
+        low, high = self.raw["band"]
+        rates = {task: rate for task, rate in self.start_rates().items() if self.side(rate.repository) == side}
         inside = sorted(task for task, rate in rates.items() if low <= rate.pass_at_8 <= high)
         above = [task for task, rate in rates.items() if rate.pass_at_8 > high and 2 * rate.passed <= rate.tries]
         above.sort(key=lambda task: (rates[task].pass_at_8, task))
@@ -143,17 +149,23 @@ class Plan:
         return steps
 
     def side(self, repository: str) -> str:
+        """Where the plan does not say which repositories train, all others do."""
         sides = self.raw["repositories"]
-        return next((side for side in ("test", "validation") if repository in sides[side]), "train")
+        return next(
+            (side for side, names in sides.items() if repository in names), "none" if "train" in sides else "train"
+        )
 
     @property
     def heldout(self) -> list[str]:
-        return [name for side in self.raw["repositories"].values() for name in side]
+        return [name for side, names in self.raw["repositories"].items() if side != "train" for name in names]
+
+
+def hash_of_adapters(folder: Path) -> str:
+    return hashlib.sha256((folder / "adapter_model.safetensors").read_bytes()).hexdigest()
 
 
 class StartRate(NamedTuple):
     repository: str
-    covered: bool
     passed: int
     tries: int
     earned: float

@@ -21,7 +21,7 @@ from shared.queue import Job
 from shared.result_lines import read_result
 from shared.runner.jobs import Experiment
 
-from .plan import BEFORE, MEMORY, START, Plan, read_plan
+from .plan import BEFORE, MEMORY, START, TAUGHT, Plan, read_plan
 
 LEFT_BEHIND = ("tokenizer", "vocab", "merges", "chat_template", "special_tokens", "added_tokens", "README")
 KEPT_BESIDE = ("metrics.jsonl", "alarms.jsonl", "begun.json", "rollouts.jsonl")
@@ -68,8 +68,9 @@ class Worker:
         plan, tasks, name = self._plan, self._tasks, job.name.rpartition("/")[2]
         if name.startswith(f"{START}-"):
             arm.measure_start(plan, tasks, int(name.partition("-")[2]), job.result)
-        elif name in (BEFORE, MEMORY):
-            {BEFORE: arm.measure_before, MEMORY: arm.measure_memory}[name](plan, tasks, job.result)
+        elif name in (TAUGHT, BEFORE, MEMORY):
+            work = {TAUGHT: arm.teach, BEFORE: arm.measure_before, MEMORY: arm.measure_memory}[name]
+            work(plan, tasks, job.result)
         else:
             run, step = plan.run_of(name)
             arm.run_segment(plan, run, step, tasks, state_of(self._work, run.name), job.result)
