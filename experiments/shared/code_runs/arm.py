@@ -61,6 +61,8 @@ def teach(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
     environment = opened(plan, config, tasks)
     policy = untaught(config, environment)
     model = get_peft_model(policy.model, config.hardware.lora_config())
+    if config.hardware.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
     losses: list[float] = []
     warm_up(model, policy.tokens, environment, config.warmup, config.seed, lambda step, loss: losses.append(loss))
     halves = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items() if "lora_" in name}
