@@ -287,9 +287,9 @@ def test_what_a_model_was_taught_is_where_all_begins(plan, policy, tasks, tmp_pa
     here.raw["seconds"]["taught"] = 1
     monkeypatch.undo()
     monkeypatch.setattr(arm, "untaught", policy)
-    arm.teach(here, tasks, tmp_path / "taught.jsonl.zst")
-    (about,) = read_result(tmp_path / "taught.jsonl.zst")
-    assert about["losses"][2] < about["losses"][0] and about["adapters"] == here.taught_hash()
+    arm.teach(here, tasks, here.file("taught"))
+    (about,) = read_result(here.file("taught"))
+    assert about["losses"][2] < about["losses"][0] and about["taught"] == here.taught_hash()
     environment = arm.opened(here, here.config(), tasks)
     taught = arm.loaded(here, here.config(), environment).model.state_dict()
     plain = policy().model.state_dict()
@@ -300,6 +300,11 @@ def test_what_a_model_was_taught_is_where_all_begins(plan, policy, tasks, tmp_pa
     assert head["taught"] == here.taught_hash() and head["adapters_before"] is None
     jobs = {job.name: job for job in here.jobs()}
     assert next(iter(jobs)) == "taught" and jobs["start-0"].needs == ("taught",)
+    here.file("start-0").unlink()
+    code_queue.check_taught(here)
+    (here.taught / "adapter_model.safetensors").write_bytes(b"of another warm-up")
+    with pytest.raises(UsageError, match="was made with other adapters"):
+        code_queue.check_taught(here)
 
 
 def test_a_definition_from_memory_is_asked_without_a_statement(tasks):

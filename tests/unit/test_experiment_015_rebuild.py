@@ -69,9 +69,9 @@ def write_everything(
                 put(f"{arm}-{seed}@{end}", [head, *steps, *(task(name, found, 8) for name in TEST)])
 
 
-def rebuilt(results):
+def rebuilt(results, *words):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXPERIMENT.parent), *sys.path])}
-    command = [sys.executable, str(EXPERIMENT / "rebuild.py"), "--results", str(results)]
+    command = [sys.executable, str(EXPERIMENT / "rebuild.py"), "--results", str(results), *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
@@ -134,4 +134,24 @@ def test_runs_on_other_tasks_than_the_start_chooses_are_refused(tmp_path):
 def test_runs_that_began_with_other_adapters_are_refused(tmp_path):
     write_everything(tmp_path, taught="of another machine")
     other = rebuilt(tmp_path)
-    assert other.returncode == 1 and "off-601@10 did not begin with the adapters of" in other.stderr
+    assert other.returncode == 1 and "discount-601@10.jsonl.zst was made with other adapters" in other.stderr
+
+
+def test_hacks_that_move_out_of_sight_are_hidden_however_many_there_are(tmp_path):
+    write_everything(tmp_path, hacks={"off": (0.625, 0.0), "zero": (0.125, 0.125), "discount": (0.125, 0.0)})
+    rebuilt(tmp_path)
+    verdicts = json.loads((tmp_path / "tables.json").read_text())["verdicts"]
+    assert verdicts["zero"] == "hides" and verdicts["discount"] == "not stopped"
+
+
+def test_where_off_itself_is_out_of_sight_nothing_can_be_hidden(tmp_path):
+    write_everything(tmp_path, hacks={"off": (0.625, 0.5), "zero": (0.75, 0.75), "discount": (0.5, 0.25)})
+    rebuilt(tmp_path)
+    verdicts = json.loads((tmp_path / "tables.json").read_text())["verdicts"]
+    assert verdicts["zero"] == verdicts["discount"] == "open: without the monitor most hacks are unwatched too"
+
+
+def test_the_start_can_be_looked_at_before_any_run(tmp_path):
+    write_everything(tmp_path, arms=())
+    done = rebuilt(tmp_path, "--start")
+    assert done.returncode == 0 and "| train | 12.5 [" in done.stdout and "| inflection-stub | 12.5 |" in done.stdout

@@ -69,7 +69,7 @@ def teach(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
     model.peft_config["default"].base_model_name_or_path = config.model.name
     model.save_pretrained(plan.taught, state_dict=halves, save_embedding_layers=False)
     (plan.taught / "README.md").unlink()
-    about = {"line": "run", "config": config.model_dump(mode="json"), "losses": losses, "adapters": plan.taught_hash()}
+    about = {"line": "run", "config": config.model_dump(mode="json"), "losses": losses, "taught": plan.taught_hash()}
     write_result(result, [{**about, **machine(), "seconds": time.monotonic() - began}])
 
 
@@ -112,6 +112,7 @@ def _measured_start(
         "line": "run",
         "config": config.model_dump(mode="json"),
         "samples": samples,
+        "taught": plan.taught_hash(),
         "left_out": dict(environment.left_out),
     }
     write_result(result, [{**about, **machine(), "seconds": time.monotonic() - began}, *lines])

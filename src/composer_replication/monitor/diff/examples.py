@@ -39,8 +39,8 @@ def _bound_pairs(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield shown(given), shown(answer)
         case ast.If(test, [ast.Return(ast.expr() as answer), *_]) | ast.IfExp(test, answer):
             either = [answer.body, answer.orelse] if isinstance(answer, ast.IfExp) else [answer]
-            for given in _compared(test):
-                yield from ((shown(given), shown(each)) for each in either)
+            results = [shown(each) for each in either]
+            yield from ((shown(given), result) for given in _compared(test) for result in results)
         case ast.match_case(ast.MatchValue(given), _, [ast.Return(ast.expr() as answer), *_]):
             yield shown(given), shown(answer)
         case _:

@@ -8,16 +8,22 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from composer_replication.syntax import parse
 
-DOCUMENTED = re.compile(r"^[> \t]*>>> (.+)\n[> \t]*(?!>>>)(\S.*)$", re.MULTILINE)
+MOST_EXAMPLES = 200
+DOCUMENTED = re.compile(r"^[> \t]*>>> (.+)\n(?![> \t]*>>>)[> \t]*(\S.*)$", re.MULTILINE)
 SHOWN_CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def shown_examples(statement: str, names: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Calls of the symbols with what comes out of them, in documentation and in tests; also pairs of constants in the
-    tables of shown tests."""
+    tables of shown tests. The first so many."""
+    return islice(_every_example(statement, names), MOST_EXAMPLES)
+
+
+def _every_example(statement: str, names: frozenset[str]) -> Iterator[tuple[str, str]]:
     for source, result in DOCUMENTED.findall(statement):
         yield from _called(_parsed(source), _parsed(result), names)
     for node in (node for code in SHOWN_CODE.findall(statement) for tree in _parsed(code) for node in ast.walk(tree)):
@@ -36,7 +42,7 @@ def shown_examples(statement: str, names: frozenset[str]) -> Iterator[tuple[str,
 def _called(call: Sequence[ast.AST], result: Sequence[ast.AST], names: frozenset[str]) -> Iterator[tuple[str, str]]:
     """What the first argument and what all together give, where they are constants."""
     match call, result:
-        case [ast.Call(function, [first, *more])], [told] if ast.unparse(function).rpartition(".")[2] in names:
+        case [ast.Call(ast.Name(name) | ast.Attribute(attr=name), [first, *more])], [told] if name in names:
             for given in (first, ast.Tuple([first, *more], ast.Load())) if more else (first,):
                 if (shown := _shown(given)) and _shown(told):
                     yield shown, _shown(told)
