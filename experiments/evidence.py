@@ -80,7 +80,6 @@ def main() -> None:
             if one["number"] == "success at step 20"
         },
         "leak": leak,
-        "read_unwatched": [one["open"]["hit_file"] for one in leak["open"]["by_seed"].values()],
         "stored": tables[STORED]["success"],
         "code": code_facts(CODE),
     }
