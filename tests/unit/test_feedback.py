@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 import torch
 
-from composer_replication.config import Config
+from composer_replication.config import Config, SamplingConfig
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
+from composer_replication.evaluation import probe
+from composer_replication.evaluation.probe import probe_hints
 from composer_replication.progress import Silent
 from composer_replication.sites import find_sites
 from composer_replication.training.backends.trl.trainer import imitating
 from composer_replication.training.lessons import feedback
-from composer_replication.training.lessons.feedback import FeedbackHinter
+from composer_replication.training.lessons.feedback import TOLD, FeedbackHinter
 from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
-from composer_replication.training.running import trace_hinter
 from composer_replication.training.train import train
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 from tests.unit.test_code_environment import STATEMENT, WRONG
@@ -118,8 +120,7 @@ def test_the_sham_does_not_say_the_same_in_the_words_of_another_task(failed, env
     assert FeedbackHinter(300, sham=True)(wordless) == [[], []]
 
 
-@pytest.mark.parametrize("sham", [False, True])
-def test_training_distils_from_feedback(environment, policy, tmp_path, monkeypatch, sham):
+def name_tasks_in_errors(monkeypatch):
     """A random policy fails at both tasks in the same way; the name of the task makes what it is told differ."""
 
     def named(trace):
@@ -129,10 +130,31 @@ def test_training_distils_from_feedback(environment, policy, tmp_path, monkeypat
         ]
 
     monkeypatch.setattr(feedback, "find_sites", named)
+
+
+@pytest.mark.parametrize("sham", [False, True])
+def test_training_distils_from_feedback(environment, policy, tmp_path, monkeypatch, sham):
+    name_tasks_in_errors(monkeypatch)
     config = settings({"name": "grpo"}, {**FEEDBACK, "sham": sham, "require_disfavour": False}, gradient_ratio_cap=None)
     train(policy, config, environment, [], tmp_path, Silent())
     assert [line["channel/sdpo"] > 0 and line["grad_norm"] > 0 for line in steps_of(tmp_path)] == [True]
-    assert trace_hinter(config)([]) == []
+
+
+def test_the_probe_tells_what_training_would_tell(environment, policy, monkeypatch):
+    """Also under an arm with sham feedback: hint and sham are both measured, and neither is a written hint."""
+    name_tasks_in_errors(monkeypatch)
+    config = settings({"name": "grpo"}, {**FEEDBACK, "sham": True})
+    generator = torch.Generator().manual_seed(0)
+    sites = probe._error_sites(policy, config, environment, 2, generator, Silent())
+    begin = TOLD.partition("{")[0]
+    for site in sites:
+        hint, sham = (policy.tokens.text(site.contexts[name]) for name in ("hint", "sham"))
+        own = site.rolled.trace.task_id
+        other = "two" if own == "one" else "one"
+        assert f"{begin}{own}: " in hint and f"{begin}{other}: " in sham
+    tried = probe_hints(policy, config, environment, sites=2, tries=1)
+    assert sorted((one.site, one.condition) for one in tried) == sorted(product(range(2), probe.CONDITIONS))
+    assert {(one.accepted, one.right) for one in tried} == {(0.0, 0.0)}
 
 
 def test_imitation_pulls_at_accepted_answers_alone():
@@ -161,6 +183,13 @@ def test_what_would_do_nothing_is_refused():
         refuse_what_would_do_nothing(settings({"name": "grpo"}, {"name": "sdpo", "hint": "feedback"}))
     with pytest.raises(UsageError, match="sibling_hints of the channel sdpo does nothing with hint"):
         refuse_what_would_do_nothing(settings({"name": "grpo"}, {**FEEDBACK, "sibling_hints": "outcome"}))
+    sham = settings({"name": "grpo"}, {**FEEDBACK, "sham": True}, prompts_per_step=1)
+    with pytest.raises(UsageError, match=r"sham of the channel sdpo finds no other task.*next: set training.prompts_"):
+        refuse_what_would_do_nothing(sham)
+    served = settings({"name": "grpo"}, {**FEEDBACK, "sham": True}, token_weights=False)
+    served = served.model_copy(update={"sampling": SamplingConfig(server="http://127.0.0.1:1")})
+    with pytest.raises(UsageError, match=r"sham of the channel sdpo finds no other task.*next: use --backend trl"):
+        refuse_for_backend(served, "trl_async", 1)
     imitation = {"name": "grpo", "advantage": "accepted"}
     with pytest.raises(UsageError, match="advantage of the channel grpo does nothing with --backend verl"):
         refuse_for_backend(settings(imitation), "verl", 1)

@@ -1,5 +1,6 @@
 """Do hints help this policy at all? Error turns are written again: as before, behind the hint, and behind a sham.
 
+The hints are those that channel 2 is set to train on: written, of a sibling, or what the environment answered.
 A turn is *accepted* when the environment raises no error on it, and *right* when the environment says so: in the
 toolbox, when it does what the oracle would do next.
 The gap of a kind is right with the hint minus right without. Channel 2 teaches the policy to write what it would have
@@ -19,7 +20,7 @@ from composer_replication.environments.protocol import TRAIN, Environment
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Progress, Silent
-from composer_replication.records import StoredRecord
+from composer_replication.records import JsonObject, StoredRecord
 
 from .stats import Said, mean_interval, paired_difference
 
@@ -70,6 +71,10 @@ class Site(NamedTuple):
     hinted: HintedTurn
     contexts: dict[Condition, list[int]]
 
+    @property
+    def tools(self) -> Sequence[JsonObject]:
+        return self.rolled.trace.tools
+
 
 def probe_hints(
     policy: Policy,
@@ -82,6 +87,7 @@ def probe_hints(
     """At least `sites` error turns of fresh rollouts, each written again `tries` times per condition."""
     import torch
 
+    from composer_replication.training.rollouts.playing import mapped
     from composer_replication.training.rollouts.sampling import sample_turns
 
     generator = torch.Generator(device=policy.model.device).manual_seed(config.seed)
@@ -101,10 +107,13 @@ def probe_hints(
             temperature=config.training.temperature,
             generator=generator,
         )
-        for (number, condition, _), turn in zip(part, turns, strict=True):
-            site = found[number]
-            said = policy.tokens.said(site.contexts[condition], turn.ids, site.rolled.trace.tools)
-            judged[number, condition].append(_judge(environment, site, said))
+        said = [
+            (found[number], policy.tokens.said(found[number].contexts[condition], turn.ids, found[number].tools))
+            for (number, condition, _), turn in zip(part, turns, strict=True)
+        ]
+        verdicts = mapped(lambda one: _judge(environment, *one), said, environment.limits.concurrency)
+        for (number, condition, _), verdict in zip(part, verdicts, strict=True):
+            judged[number, condition].append(verdict)
         progress.step(start + len(part), len(jobs), "turns")
     return [
         Tried(
@@ -161,12 +170,13 @@ def _error_sites(
     generator: torch.Generator,
     progress: Progress,
 ) -> list[Site]:
-    from composer_replication.training.lessons.online_sites import TraceHinter, find_online_sites
+    from composer_replication.training.lessons.hinters import hinter_of
+    from composer_replication.training.lessons.online_sites import find_online_sites
     from composer_replication.training.rollouts.playing import repeated, sample_rolled
 
     tasks = repeated(environment.tasks(TRAIN, "probe"))
-    hints = config.hints
-    hinters = {sham: TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham) for sham in (False, True)}
+    trained = config.channel(SdpoSettings)
+    hinters = {sham: hinter_of(config.hints, trained.model_copy(update={"sham": sham})) for sham in (False, True)}
     every_site, room = SdpoSettings(sites_per_rollout=64), config.training.max_tokens
     sites: list[Site] = []
     at_once = min(ROLLOUTS_AT_ONCE, ROLLOUTS_PER_SITE * max(wanted, 1))

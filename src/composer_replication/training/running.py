@@ -21,8 +21,6 @@ from composer_replication.progress import Progress, repeating
 from composer_replication.runs import needed
 
 from .alarms import COMPARED_STEPS, Thresholds
-from .lessons.feedback import FeedbackHinter
-from .lessons.online_sites import Hinter, TraceHinter
 from .metrics import MetricsFile
 from .models.loading import Policy, at_work
 from .models.muon import muon_with_adamw
@@ -98,13 +96,6 @@ def use_optimizer(trainer: Any, name: str) -> None:
         undecayed = {"lr": adamw["lr"], "weight_decay": 0.0}
         options = {"muon": {**undecayed, "adjust_lr_fn": "match_rms_adamw"}, "adamw": {**adamw, **undecayed}}
         trainer.optimizer_cls_and_kwargs = (lambda: muon_with_adamw, options)
-
-
-def trace_hinter(config: Config) -> Hinter:
-    hints, sdpo = config.hints, config.channel(SdpoSettings)
-    if sdpo.hint == "feedback":
-        return FeedbackHinter(hints.max_tokens, sham=sdpo.sham)
-    return TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sdpo.sham, sibling=sdpo.sibling_hints)
 
 
 class ProgressCallback(TrainerCallback):

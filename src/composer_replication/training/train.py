@@ -30,6 +30,7 @@ from .backends.trl.rollouts import REWARD_COLUMNS, EnvironmentRollouts, only_rea
 from .backends.trl.samplers import sampler_opener
 from .backends.trl.trainer import ComposerReplicationTrainer
 from .channels import open_channels
+from .lessons.hinters import hinter_of
 from .lessons.token_weights import TokenWeightsFolder
 from .metrics import ReadFile, StepLines
 from .models.loading import Policy
@@ -46,7 +47,7 @@ from .processes import all_or_none
 from .rollouts.curriculum import Curriculum, entries_of
 from .rollouts.monitoring import RolloutMonitor
 from .rollouts.samples import RolloutSamples
-from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks, use_optimizer
+from .running import prepared, steps_of, telling_of, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.collator import ComposerDataCollator
 from .stored.examples import TraceExample
@@ -168,7 +169,7 @@ def _online_trainer(
     weighs = settings.token_weights is not False and number == 1
     weights_folder = TokenWeightsFolder(folder / "token_weights", lambda token: policy.tokenizer.decode([token]))
     reads = [ReadFile(folder / "read.jsonl", batches)] if batches else []
-    hinter = trace_hinter(config) if sdpo.source == "rollouts" else None
+    hinter = hinter_of(config.hints, sdpo) if sdpo.source == "rollouts" else None
     has_sites = hinter or (batches and batches.holds_sites)
     return trainer(
         model=policy.model,

@@ -23,6 +23,7 @@ from .backends.trl.rollouts import prompts_of
 from .backends.trl_async.trainer import AsyncComposerTrainer
 from .backends.trl_async.worker import EpisodeQueue
 from .channels import open_channels
+from .lessons.hinters import hinter_of
 from .lessons.online_sites import find_online_sites
 from .models.loading import Policy
 from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing, tell_missing_vllm
@@ -31,7 +32,7 @@ from .rollouts.server_sampling import ServerSampler
 from .rollouts.weight_folder import FolderTransfer, WeightFolder
 from .rollouts.wire import gives_up_after_s
 from .rollouts.worker import RolloutWorker
-from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks, use_optimizer
+from .running import prepared, steps_of, telling_of, training_tasks, use_optimizer
 from .stored.batches import StoredBatches
 from .stored.examples import TraceExample
 from .stored.records import TrainingStep
@@ -134,7 +135,7 @@ def episode_queue(policy: Policy, config: Config, environment: Environment) -> E
     if sdpo.weight and sdpo.source == "rollouts":
         find_sites = partial(
             find_online_sites,
-            hinter=trace_hinter(config),
+            hinter=hinter_of(config.hints, sdpo),
             tokens=policy.tokens,
             settings=sdpo,
             max_teacher_tokens=settings.max_tokens,

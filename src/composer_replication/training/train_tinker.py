@@ -34,6 +34,7 @@ from .backends.tinker.server import Adam, TinkerServer
 from .backends.trl import checkpoints
 from .channels import scheduled
 from .interrupts import held_back
+from .lessons.hinters import hinter_of
 from .lessons.metrics import found_sites, site_metrics
 from .lessons.online_sites import Rolled, find_online_sites
 from .metrics import ReadFile, count_rollouts, rollout_metrics
@@ -43,7 +44,7 @@ from .planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
 from .rollouts.playing import closed, rollout_settings, started
 from .rollouts.samples import RolloutSamples
 from .rollouts.worker import RolloutWorker
-from .running import prepared, steps_of, telling_of, trace_hinter, training_tasks
+from .running import prepared, steps_of, telling_of, training_tasks
 from .step.balance import Balance
 from .step.gradients import POLICY
 from .step.online import SDPO
@@ -140,7 +141,7 @@ class TinkerRun:
         self._policy, self._config, self._environment, self._server = policy, config, environment, server
         self._scratch = folder / "scratch"
         self._batches = StoredBatches(stored, collator, settings.traces_per_step, config.seed) if stored else None
-        self._tasks, self._hinter = training_tasks(environment, config), trace_hinter(config)
+        self._tasks, self._hinter = training_tasks(environment, config), hinter_of(config.hints, self._sdpo)
         self._trdpo = config.channel(TrdpoSettings)
         channels = {POLICY: config.channel(GrpoSettings), SDPO: self._sdpo, REPLAY: self._trdpo}
         self._balance = Balance({name: scheduled(one.weight, one.schedule) for name, one in channels.items()}, None)

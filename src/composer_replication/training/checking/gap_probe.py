@@ -17,7 +17,8 @@ from composer_replication.environments.protocol import Environment, EnvironmentT
 from composer_replication.objective import SdpoSettings
 
 from ..lessons.distillation import Distilled, SiteStates, distil
-from ..lessons.online_sites import OnlineSite, Rolled, TraceHinter, find_online_sites
+from ..lessons.hinters import hinter_of
+from ..lessons.online_sites import OnlineSite, Rolled, find_online_sites
 from ..models.loading import Policy
 from ..models.states import last_hidden, output_head, padded
 from ..rollouts.playing import sample_rolled
@@ -43,10 +44,8 @@ def probe_gap(policy: Policy, config: Config, environment: Environment, tasks: S
     """In float32, without autocast, on fresh rollouts of the policy as it is."""
     settings = config.channel(SdpoSettings)
     rolled = sample_rolled(policy, environment, config, tasks)
-    hinter = TraceHinter(config.hints.max_tokens, config.hints.max_leak_level)
-    found, dropped = find_online_sites(
-        rolled, hinter, policy.tokens, settings, max_teacher_tokens=config.training.max_tokens
-    )
+    hinter, room = hinter_of(config.hints, settings), config.training.max_tokens
+    found, dropped = find_online_sites(rolled, hinter, policy.tokens, settings, max_teacher_tokens=room)
     sites = [(row, site) for row, some in zip(rolled, found, strict=True) for site in some]
     parts = [sites[first : first + ROWS_AT_ONCE] for first in range(0, len(sites), ROWS_AT_ONCE)]
     plain = [_compare(policy.model, part, settings, hinted=False) for part in parts]

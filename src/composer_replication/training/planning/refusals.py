@@ -15,6 +15,7 @@ ONLY_ONLINE = (
     "sham", "kinds_off", "require_acceptance", "sites_per_rollout", "importance_clip", "sibling_hints", "hint",
 )  # fmt: skip
 """Settings of channel 2 that ask for rollouts as they are made."""
+NO_OTHER_TASK = 'sham of the channel sdpo finds no other task whose feedback it could tell, with hint = "feedback"'
 OF_ROLLOUTS = (
     "prompts_per_step", "group_size", "gradient_ratio_cap", "gradient_ratio_target", "dynamic_sampling_rounds",
     "reference_kl", "error_turn_penalty", "leak_penalty", "token_weights",
@@ -88,6 +89,8 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
             raise UsageError(
                 'sibling_hints of the channel sdpo does nothing with hint = "feedback"', "take one of them out"
             )
+        if _tells_of_another_task(sdpo) and config.training.prompts_per_step == 1:
+            raise UsageError(NO_OTHER_TASK, "set training.prompts_per_step, 2 or more")
         if sdpo.sibling_hints == "call" and config.hints.max_leak_level != "L2":
             raise UsageError(
                 'sibling_hints = "call" of the channel sdpo shows the answer, which hints.max_leak_level leaves out',
@@ -99,6 +102,10 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
             raise UsageError(
                 f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out"
             )
+
+
+def _tells_of_another_task(sdpo: SdpoSettings) -> bool:
+    return sdpo.hint == "feedback" and sdpo.sham
 
 
 def _refuse_idle_teacher(sdpo: SdpoSettings) -> None:
@@ -174,6 +181,8 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
             _refuse_backend(f"training.{key}", backend, "trl")
     if config.channel(SdpoSettings).require_acceptance:
         _refuse_backend("require_acceptance of the channel sdpo", backend, "trl")
+    if _tells_of_another_task(config.channel(SdpoSettings)):
+        raise UsageError(NO_OTHER_TASK, "use --backend trl: trl_async looks at one task at a time")
     if config.monitor.enabled:
         _refuse_backend("monitor.enabled", backend, "trl")
     if config.environment.curriculum:

@@ -178,14 +178,15 @@ def started(environment: Environment, tasks: Sequence[EnvironmentTask]) -> list[
         except Exception as error:
             return BrokenEpisode(task, error)
 
-    return _map(start, tasks, environment.limits.concurrency)
+    return mapped(start, tasks, environment.limits.concurrency)
 
 
 def closed(environment: Environment, episodes: Sequence[Episode]) -> None:
-    _map(lambda episode: episode.close(), episodes, environment.limits.concurrency)
+    mapped(lambda episode: episode.close(), episodes, environment.limits.concurrency)
 
 
-def _map(function: Callable[[A], B], items: Sequence[A], concurrency: int) -> list[B]:
+def mapped(function: Callable[[A], B], items: Sequence[A], concurrency: int) -> list[B]:
+    """In as many threads as an environment allows, in the order of the items."""
     if not concurrency:
         return [function(item) for item in items]
     with ThreadPoolExecutor(concurrency) as pool:
