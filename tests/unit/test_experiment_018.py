@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,13 +27,19 @@ EXPERIMENT = Path(__file__).parents[2] / "experiments" / "018-feedback-gap"
 def experiment():
     sys.path.insert(0, str(EXPERIMENT))
     import likelihood
+    import rebuild
     import run
     import sites
 
-    yield type("Modules", (), {"run": run, "sites": sites, "likelihood": likelihood})
+    yield SimpleNamespace(likelihood=likelihood, rebuild=rebuild, run=run, sites=sites)
     sys.path.remove(str(EXPERIMENT))
-    for name in ("run", "sites", "likelihood"):
+    for name in ("likelihood", "rebuild", "run", "sites"):
         del sys.modules[name]
+
+
+@pytest.fixture
+def rebuilt(experiment):
+    return experiment.rebuild
 
 
 @pytest.fixture
@@ -113,3 +120,46 @@ def test_contexts_differ_by_what_is_told_alone(experiment, environment, policy):
     assert site["feedback"] in text["feedback"] and site["sham"] in text["sham"]
     assert site["said"] in text["retry"] and site["observation"] in text["retry"]
     assert all(ids[: len(own["plain"]) - 8] == own["plain"][:-8] for ids in own.values())
+
+
+def measured(task, repository, context, said="old", **own):
+    """One line of a part."""
+    fallback = {"solution": -1.0, "attempt": -0.5, "reward": 0.0, "broken": None}
+    named = {"task_id": task, "repository": repository, "context": context, "said_before": said, "said": f"{said}!"}
+    return {"line": "attempt", **named, **fallback, **own}
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """Six repositories with one task of one site, and a seventh with two tasks, one of which has two sites."""
+    places = [(f"t{number}", f"r{number}", "old") for number in range(6)]
+    places += [("a", "many", "old"), ("a", "many", "older"), ("b", "many", "old")]
+    lines = [
+        measured(task, repository, context, said, solution=-1.0 + 0.2 * (context == "feedback"))
+        for task, repository, said in places
+        for context in ("plain", "feedback", "sham", "retry")
+    ]
+    lines[4 * 6 + 1] |= {"reward": 1.0, "attempt": -0.9}
+    sites = [{"line": "site", "task_id": task, "name": task, "said": said} for task, _, said in places]
+    write_result(tmp_path / "sites.jsonl.zst", [{"line": "run"}, *sites])
+    write_result(tmp_path / "part-0.jsonl.zst", [{"line": "run"}, *lines[:12]])
+    write_result(tmp_path / "part-1.jsonl.zst", [{"line": "run"}, *lines[12:]])
+    return tmp_path
+
+
+def test_the_unit_is_the_repository(rebuilt, raw):
+    tables = rebuilt.tables_of(rebuilt.read_sites(raw))
+    assert (tables["sites"], tables["tasks"], tables["repositories"]) == (9, 8, 7)
+    first = tables["registered"]["H1"]
+    assert first["interval"]["mean"] == pytest.approx(0.2) and first["p"] == pytest.approx(2 / 2**7)
+    assert first["p_holm"] == pytest.approx(4 * 2 / 2**7)
+    second = tables["registered"]["H2"]["by_repository"]
+    assert second["many"] == pytest.approx((0.5 + 0.0) / 2) and second["r0"] == 0
+    assert tables["kept_by_g3"]["feedback"]["mean"] == pytest.approx(0.25 / 7)
+    assert tables["kept_by_g3"]["sham"]["mean"] == 0
+
+
+def test_parts_that_are_missing_are_not_left_out_in_silence(rebuilt, raw):
+    (raw / "part-1.jsonl.zst").unlink()
+    with pytest.raises(SystemExit, match="incomplete: 6 of 9 sites"):
+        rebuilt.read_sites(raw)
