@@ -1,6 +1,5 @@
 """The published page of experiment 004 follows from its raw files, and the raw files are all that the plan asks for."""
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.runner.plan import read_plan
+from tests.own_modules import modules_of
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = ROOT / "experiments" / "004-ab"
@@ -53,9 +53,8 @@ def test_a_changed_result_changes_the_page(copy):
 
 @pytest.fixture
 def imported():
-    sys.path.insert(0, str(EXPERIMENT))
-    yield importlib.import_module
-    sys.path.remove(str(EXPERIMENT))
+    with modules_of(EXPERIMENT) as module:
+        yield module
 
 
 @pytest.mark.parametrize(("name", "folder", "runs"), [("plan", "", 51), ("map", "map", 42), ("headline", "", 24)])

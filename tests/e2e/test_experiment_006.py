@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -16,12 +14,9 @@ from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.judge import Models, conduct_of, judge
 from composer_replication.monitor.penalty import Weights
 from tests.hacks.sample_task import SPANS_GOLD, write_sample_task
+from tests.own_modules import modules_of
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "006-monitor"
-MODULES = (
-    "cases", "corpus", "tasks", "record", "judging", "measures", "score", "tables", "tuning", "impossible",
-    "afterwards", "baseline", "fitting", "regression",
-)  # fmt: skip
 SAMPLED = 40
 ALWAYS_EQUAL = """
 
@@ -40,16 +35,8 @@ merge = gaps
 
 @pytest.fixture(scope="module")
 def experiment():
-    """The experiment's modules, which go by short names of their own."""
-    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in MODULES}
-    for name in before:
-        del sys.modules[name]
-    sys.path.insert(0, str(FOLDER))
-    yield lambda name: importlib.import_module(name)
-    sys.path.remove(str(FOLDER))
-    for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
-        del sys.modules[name]
-    sys.modules.update(before)
+    with modules_of(FOLDER) as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import ast
 import importlib
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from composer_replication.config import Config, quickstart_config
 from composer_replication.objective import OLD_KEYS
+from tests.own_modules import modules_of
 from tests.pages import commands
 
 ROOT = Path(__file__).parents[2]
@@ -80,10 +80,9 @@ def test_the_quickstarts_page_shows_the_results_that_are_kept():
 
 
 def test_the_kept_table_comes_from_the_kept_results():
-    sys.path.insert(0, str(ROOT / "experiments" / "000-quickstart"))
-    import run
-
-    assert run.table() == (run.RESULTS / "table.md").read_text()
+    with modules_of(ROOT / "experiments" / "000-quickstart") as module:
+        run = module("run")
+        assert run.table() == (run.RESULTS / "table.md").read_text()
 
 
 def test_every_seed_gained():

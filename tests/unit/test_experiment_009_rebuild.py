@@ -18,6 +18,7 @@ from shared.analysis.trained import read_results
 from shared.crossing import first_crossing, not_there_yet
 from shared.result_lines import write_result
 from shared.runner.plan import read_plan
+from tests.own_modules import modules_of
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = ROOT / "experiments" / "009-rates"
@@ -31,9 +32,8 @@ RISE = {"5e-6": 1, "1e-5": 2, "2e-5": 4, "4e-5": 3}
 
 @pytest.fixture(scope="module", autouse=True)
 def _path():
-    sys.path.insert(0, str(EXPERIMENT))
-    yield
-    sys.path.remove(str(EXPERIMENT))
+    with modules_of(EXPERIMENT):
+        yield
 
 
 def height(arm, seed, step):

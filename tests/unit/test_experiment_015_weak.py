@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tarfile
 import textwrap
 from collections import Counter
@@ -17,6 +16,7 @@ from composer_replication.monitor.penalty import Weights
 from composer_replication.training.rollouts.plain_traces import BrokenEpisode
 from shared.code_runs.plan import read_plan
 from tests.hacks.sample_task import SPANS_GOLD, code_task, write_sample_task
+from tests.own_modules import modules_of
 from tests.unit.test_code_environment import STATEMENT
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "015-weak-verifier"
@@ -30,12 +30,8 @@ NOT_PYTHON = "def merge(spans):\n    return )\n"
 
 @pytest.fixture(scope="module")
 def weak():
-    sys.path.insert(0, str(EXPERIMENT))
-    import weak
-
-    yield weak
-    sys.path.remove(str(EXPERIMENT))
-    del sys.modules["weak"], sys.modules["old_answers"]
+    with modules_of(EXPERIMENT) as module:
+        yield module("weak")
 
 
 @pytest.fixture(scope="module")

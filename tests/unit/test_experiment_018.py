@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from shared.result_lines import read_result, write_result
 from tests.hacks.sample_task import SPANS, SPANS_GOLD
+from tests.own_modules import modules_of
 from tests.unit.test_code_environment import RIGHT, WRONG
 from tests.unit.test_feedback import NO_GAPS, folders, settings
 
@@ -25,16 +25,8 @@ EXPERIMENT = Path(__file__).parents[2] / "experiments" / "018-feedback-gap"
 
 @pytest.fixture(scope="module")
 def experiment():
-    sys.path.insert(0, str(EXPERIMENT))
-    import likelihood
-    import rebuild
-    import run
-    import sites
-
-    yield SimpleNamespace(likelihood=likelihood, rebuild=rebuild, run=run, sites=sites)
-    sys.path.remove(str(EXPERIMENT))
-    for name in ("likelihood", "rebuild", "run", "sites"):
-        del sys.modules[name]
+    with modules_of(EXPERIMENT) as module:
+        yield SimpleNamespace(**{name: module(name) for name in ("likelihood", "rebuild", "run", "sites")})
 
 
 @pytest.fixture
