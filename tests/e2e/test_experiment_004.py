@@ -31,7 +31,7 @@ def results(tmp_path_factory):
 
     assert "next: none" in run("main/grpo-1")
     before = (folder / "results" / "main" / "start-1.jsonl.zst").stat().st_mtime_ns
-    assert "11 of 11 jobs done" in run("*")
+    assert "11 of 11 jobs done, exit codes" in run("*")
     assert (folder / "results" / "main" / "start-1.jsonl.zst").stat().st_mtime_ns == before
     return folder / "results" / "main"
 

@@ -21,7 +21,7 @@ PLAN = Path(__file__).with_name("experiment_008.toml")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("008")
     options = ["--plan", PLAN, "--work", folder / "work", "--results", folder / "results"]
-    assert "4 of 4 jobs done" in work_off(FOLDER, *options)
+    assert "4 of 4 jobs done, exit codes" in work_off(FOLDER, *options)
     return folder / "results" / "tiny"
 
 

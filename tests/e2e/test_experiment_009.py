@@ -42,7 +42,7 @@ def slices(tmp_path_factory):
     header, *other = read_result(second / "results/low/sham-1.jsonl.zst")
     write_result(second / "results/low/long-1.jsonl.zst", [{**header, "start_sha256": "0" * 16}, *other])
     said = work_off(SLICE.parent, "--plan", PLAN, "--work", second / "work", "--results", second / "results")
-    assert "4 of 4 jobs done" in said
+    assert "4 of 4 jobs done, exit codes" in said
     return first / "results/low", second / "results/low"
 
 

@@ -80,7 +80,7 @@ def folder(tmp_path_factory):
         capture_output=True, text=True, check=False, env=os.environ | own | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert not done.returncode, done.stdout + done.stderr
-    assert "13 of 13 jobs done" in done.stdout and "next: none" in done.stdout
+    assert "13 of 13 jobs done, exit codes" in done.stdout and "next: none" in done.stdout
     with tarfile.open(folder / "out" / "results.tar") as packed:
         packed.extractall(folder / "unpacked", filter="data")
     return folder

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 
 import pytest
 
 from composer_replication.errors import UsageError
 from shared.queue import Job, Queue
+from shared.runner import run
 
 
 class Bench:
@@ -111,3 +113,18 @@ def test_several_processes_share_the_work_and_nothing_is_done_twice(tmp_path):
         worker.join(60)
         assert worker.exitcode == 0
     assert sorted((tmp_path / "log").read_text().split()) == sorted(f"j{number}" for number in range(40))
+
+
+def test_whoever_waits_is_told_of_each_job_that_ends(bench, monkeypatch, capsys):
+    monkeypatch.setattr(run, "LOOK_EVERY_S", 0.01)
+    first, second, third = jobs = [bench.job("a"), bench.job("b"), bench.job("c")]
+    bench.do(first)
+    with run.telling(jobs):
+        bench.do(third)
+        for _ in range(500):
+            if told := capsys.readouterr().out:
+                break
+            time.sleep(0.01)
+        assert told == "2 of 3 jobs done: c\n", "while others are at work, and nothing of what was there before"
+        bench.do(second)
+    assert capsys.readouterr().out == "3 of 3 jobs done: b\n"

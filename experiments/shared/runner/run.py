@@ -13,14 +13,18 @@ import argparse
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from composer_replication.errors import RecomposeError
 from shared.queue import Job
 
 from .jobs import Experiment, chosen, experiments_in, kind_of, wanted
+
+LOOK_EVERY_S = 2.0
 
 
 def alone(folder: Path, words: Sequence[str]) -> None:
@@ -78,7 +82,8 @@ def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
     # cuBLAS repeats itself only with a workspace of fixed size.
     environment = {"OMP_NUM_THREADS": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | dict(os.environ)
     workers = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment) for log in logs]
-    codes = [worker.wait() for worker in workers]
+    with telling(jobs):
+        codes = [worker.wait() for worker in workers]
     left = [job.name for job in jobs if not job.result.exists()]
     print(
         f"{len(jobs) - len(left)} of {len(jobs)} jobs done, exit codes {codes}; next: {', '.join(left[:4]) or 'none'}"
@@ -86,6 +91,29 @@ def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
     if any(codes):
         print("\n".join(Path(log.name).read_text()[-1500:] for log, code in zip(logs, codes, strict=True) if code))
         sys.exit(1)
+
+
+@contextmanager
+def telling(jobs: Sequence[Job]) -> Generator[None]:
+    """A line for each job whose result appears, also that of another process."""
+    ended, left = threading.Event(), [job for job in jobs if not job.result.exists()]
+
+    def watch() -> None:
+        while left:
+            is_over = ended.wait(LOOK_EVERY_S)
+            for job in [job for job in left if job.result.exists()]:
+                left.remove(job)
+                print(f"{len(jobs) - len(left)} of {len(jobs)} jobs done: {job.name}", flush=True)
+            if is_over:
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 if __name__ == "__main__":
