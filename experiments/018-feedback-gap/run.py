@@ -23,7 +23,8 @@ from composer_replication.environments.code.episodes.definition import solving_b
 from composer_replication.environments.protocol import Episode
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.rollouts.playing import mapped
-from composer_replication.training.rollouts.sampling import sample_turns
+from composer_replication.training.rollouts.sampling import SampledTurn
+from composer_replication.training.rollouts.static_sampling import StaticSampler
 from shared.code_runs.arm import SIDES, asked_of, machine, opened
 from shared.code_runs.plan import Plan, read_plan
 from shared.code_runs.queue import unpack_tasks
@@ -34,7 +35,7 @@ HERE = Path(__file__).parent
 REAL_CODE = HERE.parent / "014-real-code"
 RESULTS, WORK = HERE / "results", Path("build/018-feedback-gap")
 CONTEXTS = ("plain", "feedback", "sham", "retry")
-TASKS_PER_PART = 4
+TASKS_PER_PART = 8
 SANDBOXES = 2
 """At a time: visible tests that wait for a core could run out of their time."""
 FIRST_DRAW = 5_000
@@ -83,23 +84,12 @@ def measure(
     contexts = [contexts_of(policy, environment, site) for site in sites]
     likely = likelihoods(policy, environment, sites, contexts)
     read = time.monotonic()
-    turns = sample_turns(
-        policy.model,
-        [own[name] for own in contexts for name in CONTEXTS],
-        end_of_turn_id=policy.tokens.end_of_turn_id,
-        pad_id=policy.tokenizer.pad_token_id,
-        max_new_tokens=config.training.max_turn_tokens,
-        temperature=config.training.temperature,
-        generator=torch.Generator(device=policy.model.device).manual_seed(draw),
-    )
-    sampled = time.monotonic()
+    turns = sampled(policy, config, contexts, draw)
+    sampled_at = time.monotonic()
     asked = [(site, name) for site in sites for name in CONTEXTS]
     texts = [policy.tokens.said([], turn.ids) for turn in turns]
-    played = mapped(
-        lambda one: attempt(environment, one[0]["task_id"], one[1]),
-        [(site, text) for (site, _), text in zip(asked, texts, strict=True)],
-        SANDBOXES,
-    )
+    told = [(site["task_id"], text) for (site, _), text in zip(asked, texts, strict=True)]
+    played = mapped(lambda one: attempt(environment, *one), told, SANDBOXES)
     lines = [
         {
             "line": "attempt", "task_id": site["task_id"], "repository": site["repository"], "context": name,
@@ -108,10 +98,30 @@ def measure(
         for (site, name), text, turn, chances, outcome in zip(asked, texts, turns, likely, played, strict=True)
     ]  # fmt: skip
     ended = time.monotonic()
-    times = {"read_s": read - began, "sampled_s": sampled - read, "played_s": ended - sampled}
+    times = {"read_s": read - began, "sampled_s": sampled_at - read, "played_s": ended - sampled_at}
     about = {"line": "run", "draw": draw, "config": config.model_dump(mode="json"), **machine(), **times}
     write_result(result, [about, *lines])
     print(f"{result.name}: {len(lines)} attempts in {ended - began:.0f} s", flush=True)
+
+
+def sampled(policy: Policy, config: Config, contexts: Sequence[dict[str, list[int]]], draw: int) -> list[SampledTurn]:
+    """One turn for each site and context, in their order. A site keeps its slot, so what its contexts share is read
+    once."""
+    training, slots = config.training, range(len(contexts))
+    room = max(len(context) for own in contexts for context in own.values()) + training.max_turn_tokens
+    sampler = StaticSampler(policy.model, policy.tokens, len(contexts), room, is_fixed=True)
+    generator = torch.Generator(device=policy.model.device).manual_seed(draw)
+    by_context = [
+        sampler.sample(
+            slots,
+            [own[name] for own in contexts],
+            max_new_tokens=training.max_turn_tokens,
+            temperature=training.temperature,
+            generator=generator,
+        )
+        for name in CONTEXTS
+    ]
+    return [turn for own in zip(*by_context, strict=True) for turn in own]
 
 
 def contexts_of(policy: Policy, environment: CodeEnvironment, site: dict[str, Any]) -> dict[str, list[int]]:
