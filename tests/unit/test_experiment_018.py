@@ -8,18 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.grading.grader import GradingProcesses
-from composer_replication.environments.code.tasks.task import Grade
-from composer_replication.training.models.loading import Policy
-from composer_replication.training.models.tokens import ChatTokens
 from shared.result_lines import read_result, write_result
-from tests.hacks.sample_task import SPANS, SPANS_GOLD
 from tests.own_modules import modules_of
 from tests.unit.test_code_environment import RIGHT, WRONG
-from tests.unit.test_feedback import NO_GAPS, folders, settings
+from tests.unit.test_feedback import NO_GAPS, environment, folders, policy, settings
 
-__all__ = ["folders"]
+__all__ = ["environment", "folders", "policy"]
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "018-feedback-gap"
 
 
@@ -32,23 +26,6 @@ def experiment():
 @pytest.fixture
 def rebuilt(experiment):
     return experiment.rebuild
-
-
-@pytest.fixture
-def environment(folders, monkeypatch):
-    def grade(self, task, submission, backend):
-        return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
-
-    monkeypatch.setattr(GradingProcesses, "grade", grade)
-    return CodeEnvironment(folders, settings().environment)
-
-
-@pytest.fixture
-def policy(chatml_tokenizer, make_model):
-    tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
-    model = make_model(len(tokens.tokenizer))
-    model.config.max_position_embeddings = 1 << 14
-    return Policy("random", model, tokens)
 
 
 def failed_at(experiment, environment):
