@@ -23,7 +23,7 @@ class WorkerHere:
     def __init__(self, command: list[str], stdout: TextIO, **options: object) -> None:
         self._words, self._log = command[2:], stdout
 
-    def wait(self) -> int:
+    def poll(self) -> int:
         with mock.patch.object(sys, "argv", self._words), redirect_stdout(self._log), redirect_stderr(self._log):
             try:
                 work.main()

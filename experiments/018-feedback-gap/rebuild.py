@@ -9,6 +9,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -18,31 +19,41 @@ import jinja2
 from composer_replication.evaluation.power import minimum_detectable_effect
 from composer_replication.evaluation.tests_of_difference import ALPHA, holm, sign_flip
 from composer_replication.runs import write_atomically
+from composer_replication.store import hash_of
 from shared.analysis.registered import over_seeds
+from shared.code_runs.plan import START, Plan, read_plan
 from shared.prose import wrapped
 from shared.result_lines import read_result
 
 HERE = Path(__file__).parent
+REAL_CODE = HERE.parent / "014-real-code"
 CONTEXTS = ("plain", "feedback", "sham", "retry")
 TESTS = {
-    "H1": ("solution", "feedback", "sham"),
-    "H2": ("reward", "feedback", "plain"),
-    "H3": ("reward", "feedback", "sham"),
-    "H4": ("reward", "retry", "plain"),
+    "H1": ("new", "feedback", "sham"),
+    "H2": ("new", "feedback", "plain"),
+    "H3": ("new", "retry", "plain"),
 }
 ALSO = [
-    *(("solution", context, "plain") for context in CONTEXTS[1:]),
-    *(("attempt", context, "plain") for context in CONTEXTS[1:]),
-    *(("passed", *sides) for sides in (("feedback", "plain"), ("feedback", "sham"), ("retry", "plain"))),
+    ("new", "sham", "plain"),
+    *(("solution", *sides) for sides in (("feedback", "sham"), ("feedback", "plain"), ("retry", "plain"))),
+    *(
+        (number, *sides)
+        for number in ("reward", "passed")
+        for sides in (("feedback", "plain"), ("feedback", "sham"), ("retry", "plain"))
+    ),
 ]
+ALIKE = 0.9
+"""Similarity from which a sham says nearly the same as the true feedback."""
 Line = Mapping[str, Any]
 Site = Mapping[str, Line]
-"""Context -> the line of one site."""
+"""Context -> the line of one site; `told` is what was told there."""
+MOST_TOKENS = 384
 
 
 def main() -> None:
+    plan = read_plan(REAL_CODE / "plan.toml", REAL_CODE / "results")
     sites = read_sites(HERE / "results")
-    tables = tables_of(sites)
+    tables = tables_of(sites, subsets_of(sites, plan))
     write_atomically(HERE / "results" / "tables.json", json.dumps(tables, indent=1) + "\n")
     drawn = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True)
     drawn.filters |= {"level": level, "change": change}
@@ -56,23 +67,53 @@ def read_sites(results: Path) -> list[Site]:
     if not (results / "sites.jsonl.zst").exists():
         sys.exit("incomplete: no site was looked for, so that nothing was computed")
     wanted = [line for line in read_result(results / "sites.jsonl.zst") if line["line"] == "site"]
+    sha256 = hash_of([results / "sites.jsonl.zst"])
     found: dict[tuple[str, str], dict[str, Line]] = defaultdict(dict)
     for part in results.glob("part-*.jsonl.zst"):
         for line in read_result(part):
             if line["line"] == "attempt":
-                measured = line | {"passed": float(line["reward"] >= 1), "again": same(line)}
-                found[line["task_id"], line["said_before"]][line["context"]] = measured
+                measured = {
+                    "passed": line["reward"] >= 1,
+                    "again": same(line),
+                    "cut_off": line["tokens"] >= MOST_TOKENS,
+                }
+                found[line["task_id"], line["said_before"]][line["context"]] = line | measured
+            elif line["sites_sha256"] != sha256:
+                sys.exit(f"{part} was made of other sites than sites.jsonl.zst holds, so that nothing was computed")
     missing = [site["name"] for site in wanted if set(found[site["task_id"], site["said"]]) != set(CONTEXTS)]
     if missing:
         sys.exit(f"incomplete: {len(missing)} of {len(wanted)} sites are missing, so that nothing was computed")
-    return [found[site["task_id"], site["said"]] for site in wanted]
+    return [{"told": site, **found[site["task_id"], site["said"]]} for site in wanted]
 
 
-def same(line: Line) -> float:
-    return float(line["said"].split() == line["said_before"].split())
+def same(line: Line) -> bool:
+    return line["said"].split() == line["said_before"].split()
 
 
-def tables_of(sites: Sequence[Site]) -> dict[str, Any]:
+def subsets_of(sites: Sequence[Site], plan: Plan) -> dict[str, list[Site]]:
+    """Sites for which a registered difference is told again."""
+    parts = range(plan.raw["measuring"]["start_parts"])
+    stored = [line for part in parts for line in read_result(plan.file(f"{START}-{part}")) if line["line"] == "task"]
+    whole = {
+        said
+        for line in stored
+        for said, tokens in zip(line["said"], line["tokens"], strict=True)
+        if tokens < MOST_TOKENS
+    }
+    return {
+        "attempts that were not cut off": [site for site in sites if site["told"]["said"] in whole],
+        "shams that say something else": [site for site in sites if likeness(site["told"]) <= ALIKE],
+        "the repositories that 014 trains on": [
+            site for site in sites if plan.side(site["told"]["repository"]) == "train"
+        ],
+    }
+
+
+def likeness(told: Line) -> float:
+    return SequenceMatcher(None, told["feedback"], told["sham"], autojunk=False).ratio()
+
+
+def tables_of(sites: Sequence[Site], subsets: Mapping[str, Sequence[Site]]) -> dict[str, Any]:
     def differing(number: str, first: str, second: str) -> Callable[[Site], float]:
         return lambda site: site[first][number] - site[second][number]
 
@@ -82,18 +123,19 @@ def tables_of(sites: Sequence[Site]) -> dict[str, Any]:
     levels = {
         context: {
             number: interval(by_repository(sites, lambda site: site[context][number]))  # noqa: B023
-            for number in ("solution", "attempt", "reward", "passed", "again")
+            for number in ("new", "solution", "reward", "passed", "again", "cut_off")
         }
         for context in CONTEXTS
     }
-    lines = [line for site in sites for line in site.values()]
+    lines = [site[context] for site in sites for context in CONTEXTS]
     return {
         "registered": {name: test | {"sides": TESTS[name]} for name, test in tests.items()},
-        "also": [{"sides": sides, "interval": interval(by_repository(sites, differing(*sides)))} for sides in ALSO],
+        "also": [{"sides": sides, **tested(by_repository(sites, differing(*sides)))} for sides in ALSO],
         "levels": levels,
-        "kept_by_g3": {
-            context: interval(by_repository(sites, lambda site: site[context]["attempt"] < site["plain"]["attempt"]))  # noqa: B023
-            for context in ("feedback", "sham")
+        "subsets": {
+            name: {"sites": len(own)}
+            | {test: interval(by_repository(own, differing(*sides))) for test, sides in TESTS.items()}
+            for name, own in subsets.items()
         },
         "sites": len(sites),
         "tasks": len({line["task_id"] for line in lines}),
@@ -115,9 +157,14 @@ def by_repository(sites: Sequence[Site], number: Callable[[Site], float]) -> dic
 
 def tested(differences: Mapping[str, float]) -> dict[str, Any]:
     values = list(differences.values())
-    detectable = minimum_detectable_effect(stdev(values), len(values), ALPHA)
-    p = sign_flip(values).p
-    return {"by_repository": differences, "interval": interval(differences), "p": p, "detectable": detectable}
+    flipped = sign_flip(values)
+    return {
+        "by_repository": differences,
+        "interval": interval(differences),
+        "p": flipped.p,
+        "smallest_p": flipped.floor,
+        "detectable": minimum_detectable_effect(stdev(values), len(values), ALPHA / len(TESTS)),
+    }
 
 
 def interval(values: Mapping[str, float]) -> dict[str, float]:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
-from likelihood import Reader
+from likelihood import Reader, is_new
 from sites import failed_attempts, stored_attempts, told
 
 from composer_replication.config import Config
 from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.episodes.definition import solving_block
 from composer_replication.environments.protocol import Episode
+from composer_replication.store import hash_of
 from composer_replication.training.models.loading import Policy, load_policy
 from composer_replication.training.rollouts.playing import mapped
 from composer_replication.training.rollouts.sampling import SampledTurn
@@ -39,6 +41,8 @@ TASKS_PER_PART = 8
 SANDBOXES = 2
 """At a time: visible tests that wait for a core could run out of their time."""
 FIRST_DRAW = 5_000
+LAST_STEP = "This was the last step; the work is handed in as it is."
+AGAIN = "Answer again with one code block."
 
 
 def main() -> None:
@@ -59,7 +63,8 @@ def main() -> None:
         if not result.exists():
             policy = policy or load_policy(config.model.name, environment, config.seed, config.hardware.weights)
             own = [line for line in found if line["task_id"] in chosen]
-            measure(policy, config, environment, own, FIRST_DRAW + number, result)
+            about = {"draw": FIRST_DRAW + number, "sites_sha256": hash_of([sites])}
+            measure(policy, config, environment, own, about, result)
 
 
 def find_sites(plan: Plan, config: Config, environment: CodeEnvironment, result: Path) -> None:
@@ -76,15 +81,15 @@ def measure(
     config: Config,
     environment: CodeEnvironment,
     sites: Sequence[dict[str, Any]],
-    draw: int,
+    about: dict[str, Any],
     result: Path,
 ) -> None:
-    """Every site in every context: how likely solution and attempt are there, and one new attempt."""
+    """Every site in every context: how likely the solution is there, and one new attempt."""
     began = time.monotonic()
     contexts = [contexts_of(policy, environment, site) for site in sites]
     likely = likelihoods(policy, environment, sites, contexts)
     read = time.monotonic()
-    turns = sampled(policy, config, contexts, draw)
+    turns = sampled(policy, config, contexts, about["draw"])
     sampled_at = time.monotonic()
     asked = [(site, name) for site in sites for name in CONTEXTS]
     texts = [policy.tokens.said([], turn.ids) for turn in turns]
@@ -99,8 +104,8 @@ def measure(
     ]  # fmt: skip
     ended = time.monotonic()
     times = {"read_s": read - began, "sampled_s": sampled_at - read, "played_s": ended - sampled_at}
-    about = {"line": "run", "draw": draw, "config": config.model_dump(mode="json"), **machine(), **times}
-    write_result(result, [about, *lines])
+    run = {"line": "run", **about, "config": config.model_dump(mode="json"), **machine(), **times}
+    write_result(result, [run, *lines])
     print(f"{result.name}: {len(lines)} attempts in {ended - began:.0f} s", flush=True)
 
 
@@ -127,7 +132,8 @@ def sampled(policy: Policy, config: Config, contexts: Sequence[dict[str, list[in
 def contexts_of(policy: Policy, environment: CodeEnvironment, site: dict[str, Any]) -> dict[str, list[int]]:
     tokens = policy.tokens
     plain = tokens.prompt(environment.task(site["task_id"]).messages)
-    tried = [*plain, *tokens.turn(site["said"]), *tokens.after_turn(site["observation"])]
+    answered = f"{site['observation'].removesuffix(LAST_STEP).rstrip()}\n{AGAIN}"
+    tried = [*plain, *tokens.turn(site["said"]), *tokens.after_turn(answered)]
     hinted = {name: tokens.splice_hint(plain, site[name]) for name in ("feedback", "sham")}
     return {"plain": plain, **hinted, "retry": tried}
 
@@ -138,13 +144,16 @@ def likelihoods(
     sites: Sequence[dict[str, Any]],
     contexts: Sequence[dict[str, list[int]]],
 ) -> list[dict[str, float]]:
-    """One for each site and context, in their order."""
+    """Of the solution, one for each site and context, in their order."""
     reader, found = Reader(policy.model), list[dict[str, float]]()
     for site, own in zip(sites, contexts, strict=True):
-        solution = solving_block(environment.task(site["task_id"]).folder).strip()
-        turns = {"solution": f"```python\n{solution}\n```", "attempt": site["said"]}
-        ids = {name: policy.tokens.turn(text) for name, text in turns.items()}
-        found += [{name: reader.mean_logprob(own[context], ids[name]) for name in turns} for context in CONTEXTS]
+        task = environment.task(site["task_id"])
+        answer = f"```python\n{solving_block(task.folder).strip()}\n```"
+        new = is_new(policy.tokens, answer, "\n".join(str(message["content"]) for message in task.messages))
+        for context in CONTEXTS:
+            read = reader.logprobs(own[context], policy.tokens.turn(answer))
+            own_part = [value for value, counts in zip(read, new, strict=True) if counts]
+            found.append({"solution": fmean(read), "new": fmean(own_part), "new_tokens": len(own_part)})
     return found
 
 

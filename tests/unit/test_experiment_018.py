@@ -8,6 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from composer_replication.store import hash_of
+from composer_replication.training.rollouts.sampling import SampledTurn
+from shared.code_runs.plan import Plan
 from shared.result_lines import read_result, write_result
 from tests.own_modules import modules_of
 from tests.unit.test_code_environment import RIGHT, WRONG
@@ -64,36 +67,83 @@ def test_what_was_read_before_changes_no_likelihood(experiment, policy):
     context, turn, other, longer = ids[0], ids[1], ids[0][:7] + ids[2], ids[0] + ids[3]
     for behind in (context, other, context, longer, context[:1], context):
         whole = policy.model(torch.tensor([behind + turn])).logits[0, len(behind) - 1 : -1].float().log_softmax(-1)
-        expected = whole[torch.arange(len(turn)), torch.tensor(turn)].mean().item()
-        assert reader.mean_logprob(behind, turn) == pytest.approx(expected, abs=1e-5)
+        expected = whole[torch.arange(len(turn)), torch.tensor(turn)].tolist()
+        assert reader.logprobs(behind, turn) == pytest.approx(expected, abs=1e-5)
+
+
+def test_new_tokens_are_those_of_lines_that_the_task_does_not_show(experiment, policy):
+    answer = "```python\nimport re\n\ndef f(x):\n    y = x + 1\n    return y\n```"
+    shown = "Write `f`.\n\n    def f(x):\n\n`m.py` begins with:\n\nimport re"
+    new = experiment.likelihood.is_new(policy.tokens, answer, shown)
+    ids = policy.tokens.turn(answer)
+    assert len(new) == len(ids) and not new[-1]
+    counted = policy.tokens.text([token for token, counts in zip(ids, new, strict=True) if counts])
+    assert counted == "    y = x + 1\n    return y\n"
 
 
 def test_a_part_has_every_site_in_every_context(experiment, environment, policy, tmp_path):
     found = sites_of(experiment, environment)
-    experiment.run.measure(policy, settings(), environment, found, 7, tmp_path / "part-0.jsonl.zst")
+    experiment.run.measure(policy, settings(), environment, found, {"draw": 7}, tmp_path / "part-0.jsonl.zst")
     about, *lines = read_result(tmp_path / "part-0.jsonl.zst")
     contexts = experiment.run.CONTEXTS
     assert [(one["task_id"], one["context"]) for one in lines] == [
         (site["task_id"], context) for site in found for context in contexts
     ]
-    assert about["draw"] == 7 and all(one["solution"] < 0 and one["attempt"] < 0 for one in lines)
+    assert about["draw"] == 7 and all(one["solution"] < 0 and one["new"] < 0 for one in lines)
     assert {one["reward"] for one in lines} == {0.0} and {one["failed"] for one in lines} == {True}
     solved = experiment.run.attempt(environment, "one", RIGHT)
     assert solved == {"reward": 1.0, "failed": False, "broken": None}
 
 
+def test_every_number_is_of_its_own_site_and_context(experiment, environment, policy, tmp_path, monkeypatch):
+    class Echo:
+        def __init__(self, *given, **named): ...
+
+        def sample(self, slots, contexts, **options):
+            return [SampledTurn(list(context), []) for context in contexts]
+
+        def logprobs(self, context, turn):
+            return [float(len(context))] * len(turn)
+
+    for name in ("StaticSampler", "Reader"):
+        monkeypatch.setattr(experiment.run, name, Echo)
+    graded = {"failed": False, "broken": None}
+    monkeypatch.setattr(
+        experiment.run, "attempt", lambda environment, task_id, said: {"reward": f"{task_id} {len(said)}", **graded}
+    )
+    found = sites_of(experiment, environment)
+    experiment.run.measure(policy, settings(), environment, found, {"draw": 7}, tmp_path / "part-0.jsonl.zst")
+    _, *lines = read_result(tmp_path / "part-0.jsonl.zst")
+    for number, line in enumerate(lines):
+        site = found[number // 4]
+        context = experiment.run.contexts_of(policy, environment, site)[line["context"]]
+        assert (line["task_id"], line["said_before"]) == (site["task_id"], site["said"])
+        assert line["said"] == policy.tokens.said([], context) and line["new"] == line["solution"] == len(context)
+        assert line["reward"] == f"{line['task_id']} {len(line['said'])}"
+    assert len({line["said"] for line in lines}) == 8
+
+
 def test_contexts_differ_by_what_is_told_alone(experiment, environment, policy):
+    """And the second try is not told that the first was the last step."""
     site = sites_of(experiment, environment)[0]
-    own = experiment.run.contexts_of(policy, environment, site)
-    text = {name: policy.tokens.text(ids) for name, ids in own.items()}
-    assert site["feedback"] in text["feedback"] and site["sham"] in text["sham"]
-    assert site["said"] in text["retry"] and site["observation"] in text["retry"]
-    assert all(ids[: len(own["plain"]) - 8] == own["plain"][:-8] for ids in own.values())
+    assert site["observation"].endswith("as it is.") and "as it is." in site["feedback"]
+    text = {
+        name: policy.tokens.text(ids) for name, ids in experiment.run.contexts_of(policy, environment, site).items()
+    }
+    header = "<|im_start|>assistant\n"
+    asked = text["plain"].removesuffix(header)
+    for name in ("feedback", "sham"):
+        assert text[name] == f"{asked}<|im_start|>user\n{site[name]}<|im_end|>\n{header}"
+    answer = site["observation"].rpartition("\n")[0]
+    assert text["retry"] == (
+        f"{text['plain']}{site['said']}<|im_end|>\n"
+        f"<|im_start|>{policy.tokens.observation_role}\n{answer}\nAnswer again with one code block.<|im_end|>\n{header}"
+    )
 
 
 def measured(task, repository, context, said="old", **own):
     """One line of a part."""
-    fallback = {"solution": -1.0, "attempt": -0.5, "reward": 0.0, "broken": None}
+    fallback = {"new": -1.0, "solution": -1.0, "reward": 0.0, "broken": None, "tokens": 9}
     named = {"task_id": task, "repository": repository, "context": context, "said_before": said, "said": f"{said}!"}
     return {"line": "attempt", **named, **fallback, **own}
 
@@ -104,31 +154,56 @@ def raw(tmp_path):
     places = [(f"t{number}", f"r{number}", "old") for number in range(6)]
     places += [("a", "many", "old"), ("a", "many", "older"), ("b", "many", "old")]
     lines = [
-        measured(task, repository, context, said, solution=-1.0 + 0.2 * (context == "feedback"))
+        measured(task, repository, context, said, new=-1.0 + 0.2 * (context == "feedback"))
         for task, repository, said in places
         for context in ("plain", "feedback", "sham", "retry")
     ]
-    lines[4 * 6 + 1] |= {"reward": 1.0, "attempt": -0.9}
-    sites = [{"line": "site", "task_id": task, "name": task, "said": said} for task, _, said in places]
+    lines[4 * 6 + 1] |= {"reward": 1.0, "tokens": 384, "said": "old "}
+    told = {"feedback": "expected 3, got 4", "sham": "no code block"}
+    sites = [
+        {"line": "site", "task_id": task, "name": task, "repository": repository, "said": said, **told}
+        for task, repository, said in places
+    ]
+    sites[0]["sham"] = "expected 3, got 5"
     write_result(tmp_path / "sites.jsonl.zst", [{"line": "run"}, *sites])
-    write_result(tmp_path / "part-0.jsonl.zst", [{"line": "run"}, *lines[:12]])
-    write_result(tmp_path / "part-1.jsonl.zst", [{"line": "run"}, *lines[12:]])
+    about = {"line": "run", "sites_sha256": hash_of([tmp_path / "sites.jsonl.zst"])}
+    write_result(tmp_path / "part-0.jsonl.zst", [about, *lines[:12]])
+    write_result(tmp_path / "part-1.jsonl.zst", [about, *lines[12:]])
     return tmp_path
 
 
 def test_the_unit_is_the_repository(rebuilt, raw):
-    tables = rebuilt.tables_of(rebuilt.read_sites(raw))
+    tables = rebuilt.tables_of(rebuilt.read_sites(raw), {})
     assert (tables["sites"], tables["tasks"], tables["repositories"]) == (9, 8, 7)
     first = tables["registered"]["H1"]
     assert first["interval"]["mean"] == pytest.approx(0.2) and first["p"] == pytest.approx(2 / 2**7)
-    assert first["p_holm"] == pytest.approx(4 * 2 / 2**7)
-    second = tables["registered"]["H2"]["by_repository"]
-    assert second["many"] == pytest.approx((0.5 + 0.0) / 2) and second["r0"] == 0
-    assert tables["kept_by_g3"]["feedback"]["mean"] == pytest.approx(0.25 / 7)
-    assert tables["kept_by_g3"]["sham"]["mean"] == 0
+    assert first["p_holm"] == pytest.approx(3 * 2 / 2**7) and first["smallest_p"] == pytest.approx(2 / 2**7)
+    also = {one["sides"]: one for one in tables["also"]}
+    paid = also["reward", "feedback", "plain"]["by_repository"]
+    assert paid["many"] == pytest.approx((0.5 + 0.0) / 2) and paid["r0"] == 0
+    level = tables["levels"]["feedback"]
+    assert level["cut_off"]["mean"] == level["again"]["mean"] == level["passed"]["mean"] == pytest.approx(0.25 / 7)
+    assert tables["levels"]["sham"]["cut_off"]["mean"] == 0
+
+
+def test_sites_of_cut_answers_and_of_shams_that_say_the_same_are_told_apart(rebuilt, raw):
+    def plan_with(tokens):
+        lines = [{"line": "task", "said": ["old", "older"], "tokens": tokens}]
+        write_result(raw / "start-0.jsonl.zst", [{"line": "run"}, *lines])
+        return Plan({"measuring": {"start_parts": 1}, "repositories": {"test": ["many"]}}, raw)
+
+    found = rebuilt.subsets_of(rebuilt.read_sites(raw), plan_with([200, 384]))
+    assert [len(own) for own in found.values()] == [8, 8, 6]
 
 
 def test_parts_that_are_missing_are_not_left_out_in_silence(rebuilt, raw):
     (raw / "part-1.jsonl.zst").unlink()
     with pytest.raises(SystemExit, match="incomplete: 6 of 9 sites"):
+        rebuilt.read_sites(raw)
+
+
+def test_parts_of_other_sites_are_refused(rebuilt, raw):
+    sites = list(read_result(raw / "sites.jsonl.zst"))
+    write_result(raw / "sites.jsonl.zst", sites[:-1])
+    with pytest.raises(SystemExit, match="was made of other sites"):
         rebuilt.read_sites(raw)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 
 import pytest
 
@@ -116,15 +115,16 @@ def test_several_processes_share_the_work_and_nothing_is_done_twice(tmp_path):
 
 
 def test_whoever_waits_is_told_of_each_job_that_ends(bench, monkeypatch, capsys):
-    monkeypatch.setattr(run, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(run, "LOOK_EVERY_S", 0.0)
     first, second, third = jobs = [bench.job("a"), bench.job("b"), bench.job("c")]
     bench.do(first)
-    with run.telling(jobs):
-        bench.do(third)
-        for _ in range(500):
-            if told := capsys.readouterr().out:
-                break
-            time.sleep(0.01)
-        assert told == "2 of 3 jobs done: c\n", "while others are at work, and nothing of what was there before"
-        bench.do(second)
-    assert capsys.readouterr().out == "3 of 3 jobs done: b\n"
+    looks = iter([third, None, second])
+
+    class Process:
+        def poll(self):
+            if job := next(looks):
+                bench.do(job)
+            return 3 if second.result.exists() else None
+
+    assert run.exit_codes([Process()], jobs) == [3]
+    assert capsys.readouterr().out == "2 of 3 jobs done: c\n3 of 3 jobs done: b\n", "and nothing of what was there"

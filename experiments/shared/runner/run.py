@@ -13,10 +13,8 @@ import argparse
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from composer_replication.errors import RecomposeError
@@ -82,8 +80,7 @@ def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
     # cuBLAS repeats itself only with a workspace of fixed size.
     environment = {"OMP_NUM_THREADS": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | dict(os.environ)
     workers = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment) for log in logs]
-    with telling(jobs):
-        codes = [worker.wait() for worker in workers]
+    codes = exit_codes(workers, jobs)
     left = [job.name for job in jobs if not job.result.exists()]
     print(
         f"{len(jobs) - len(left)} of {len(jobs)} jobs done, exit codes {codes}; next: {', '.join(left[:4]) or 'none'}"
@@ -93,27 +90,18 @@ def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
         sys.exit(1)
 
 
-@contextmanager
-def telling(jobs: Sequence[Job]) -> Generator[None]:
-    """A line for each job whose result appears, also that of another process."""
-    ended, left = threading.Event(), [job for job in jobs if not job.result.exists()]
-
-    def watch() -> None:
-        while left:
-            is_over = ended.wait(LOOK_EVERY_S)
-            for job in [job for job in left if job.result.exists()]:
-                left.remove(job)
-                print(f"{len(jobs) - len(left)} of {len(jobs)} jobs done: {job.name}", flush=True)
-            if is_over:
-                return
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
+def exit_codes(workers: Sequence[subprocess.Popen[bytes]], jobs: Sequence[Job]) -> list[int]:
+    """Of all workers, once they have ended. Until then a line for each job whose result appears."""
+    left = [job for job in jobs if not job.result.exists()]
+    while True:
+        codes = [worker.poll() for worker in workers]
+        for job in [job for job in left if job.result.exists()]:
+            left.remove(job)
+            print(f"{len(jobs) - len(left)} of {len(jobs)} jobs done: {job.name}", flush=True)
+        ended = [code for code in codes if code is not None]
+        if len(ended) == len(workers):
+            return ended
+        time.sleep(LOOK_EVERY_S)
 
 
 if __name__ == "__main__":
