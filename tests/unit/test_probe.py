@@ -88,15 +88,34 @@ def test_every_site_is_tried_under_every_condition_and_the_seed_decides():
     assert {one.tries for one in first} == {2}
 
 
-@pytest.mark.parametrize(("sites", "rollouts"), [(2, 32), (500, 256)])
-def test_few_sites_need_few_rollouts(monkeypatch, sites, rollouts):
-    def batch_told(policy, environment, config, batch, generator):
-        raise InterruptedError(len(batch))
+def batch_told(policy, environment, config, batch, generator):
+    raise InterruptedError(len(batch), len({task.task_id for task in batch}))
 
+
+@pytest.fixture
+def told_of_batches(monkeypatch):
     monkeypatch.setattr("composer_replication.training.rollouts.playing.sample_rolled", batch_told)
+
+
+def test_hints_of_siblings_are_probed_in_groups_of_one_task(told_of_batches):
+    config = Config.model_validate(
+        {
+            "channels": [{"name": "sdpo", "source": "rollouts", "sibling_hints": "outcome"}],
+            "training": {"group_size": 4},
+        }
+    )
+    policy = load_policy("tiny", ToolboxEnvironment(config.toolbox), 0)
+    with pytest.raises(InterruptedError) as told:
+        probe_hints(policy, config, open_toolbox(config), sites=2)
+    assert told.value.args == (32, 8)
+
+
+@pytest.mark.parametrize(("sites", "rollouts"), [(2, 32), (500, 256)])
+def test_few_sites_need_few_rollouts(told_of_batches, sites, rollouts):
     policy = load_policy("tiny", ToolboxEnvironment(Config().toolbox), 0)
-    with pytest.raises(InterruptedError, match=f"^{rollouts}$"):
+    with pytest.raises(InterruptedError) as told:
         probe_hints(policy, Config(), open_toolbox(Config()), sites=sites)
+    assert told.value.args == (rollouts, rollouts)
 
 
 def test_too_few_errors_are_told(monkeypatch):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice, product
+from math import ceil
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -170,18 +171,18 @@ def _error_sites(
     generator: torch.Generator,
     progress: Progress,
 ) -> list[Site]:
-    from composer_replication.training.lessons.hinters import hinter_of
+    from composer_replication.training.lessons.hinters import attempts_per_task, hinter_of
     from composer_replication.training.lessons.online_sites import find_online_sites
     from composer_replication.training.rollouts.playing import repeated, sample_rolled
 
     tasks = repeated(environment.tasks(TRAIN, "probe"))
-    trained = config.channel(SdpoSettings)
+    trained, attempts = config.channel(SdpoSettings), attempts_per_task(config)
     hinters = {sham: hinter_of(config.hints, trained.model_copy(update={"sham": sham})) for sham in (False, True)}
     every_site, room = SdpoSettings(sites_per_rollout=64), config.training.max_tokens
     sites: list[Site] = []
     at_once = min(ROLLOUTS_AT_ONCE, ROLLOUTS_PER_SITE * max(wanted, 1))
     for _ in range(0, MOST_ROLLOUTS, at_once):
-        batch = list(islice(tasks, at_once))
+        batch = [task for task in islice(tasks, ceil(at_once / attempts)) for _ in range(attempts)]
         rolled = sample_rolled(policy, environment, config, batch, generator)
         hinted, sham = (
             find_online_sites(rolled, hinters[kind], policy.tokens, every_site, max_teacher_tokens=room)[0]

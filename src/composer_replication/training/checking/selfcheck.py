@@ -33,6 +33,7 @@ from composer_replication.progress import Progress, Silent
 from ..backends.trl.arguments import grpo_config
 from ..backends.trl.rollouts import EnvironmentRollouts, only_read, prompts_of
 from ..backends.trl.trainer import ComposerReplicationTrainer
+from ..lessons.hinters import attempts_per_task
 from ..machine import MIB, MemoryMeter, describe_machine
 from ..models.loading import Policy
 from ..stored.examples import TraceExample
@@ -127,7 +128,11 @@ def check_machine(
     ten, exact = (_changed(config, steps=steps, checkpoint_every=0) for steps in (STEPS, EXACT_STEPS))
     measured = _measure_steps(load, ten, environment, examples, scratch / "steps", progress)
     progress.note("what hints change")
-    probed = training_tasks(environment, _changed(config, steps=1, prompts_per_step=PROBED_ROLLOUTS))
+    attempts = attempts_per_task(config)
+    asked = training_tasks(
+        environment, _changed(config, steps=1, prompts_per_step=math.ceil(PROBED_ROLLOUTS / attempts))
+    )
+    probed = [task for task in asked for _ in range(attempts)]
     gap = probe_gap(load(), config, environment, probed)
     progress.note("two steps of TRL's own trainer, and two of ours with both weights 0")
     plain, ours = (
