@@ -2,9 +2,9 @@
 
     python experiments/evidence.py
 
-Reads what the rebuilds of 004-ab, 009-rates, 011-content, 012-competitors, 013-triples and 017-stored-teacher wrote
-(results/tables.json), the summary of 008-leak, and the held-out attempts of the model that was trained on code. Each
-page has a template of its name here.
+Reads what the rebuilds of 004-ab, 009-rates, 011-content, 012-competitors, 013-triples, 017-stored-teacher and
+018-feedback-gap wrote (results/tables.json), the summary of 008-leak, and the held-out attempts of the model that was
+trained on code. Each page has a template of its name here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DOCS = HERE.parent / "docs"
 DETAILS = "evidence-details.md"
 LEAK = HERE / "008-leak" / "results" / "smollm2" / "summary.json"
 RATES, CONTENT, RIVALS, TEACHERS = "009-rates", "011-content", "012-competitors", "013-triples"
-AB, STORED = "004-ab", "017-stored-teacher"
+AB, STORED, FEEDBACK = "004-ab", "017-stored-teacher", "018-feedback-gap"
 SAID = {
     RATES: {"H1": "unclear", "H2": "below", "H3": "unclear", "H4": "above", "H5": "above", "H6": "above"},
     CONTENT: {"H1": "above", "H2": "above", "H3": "unclear", "H4": "unclear", "H5": "below", "H6": "above"},
@@ -82,6 +82,8 @@ def main() -> None:
         "leak": leak,
         "stored": tables[STORED]["success"],
         "code": code_facts(CODE),
+        "feedback": tables[FEEDBACK],
+        "feedback_tests": tests[FEEDBACK],
     }
     for page in ("evidence.md", DETAILS):
         write_atomically(DOCS / page, wrapped(drawn.get_template(f"{page}.jinja").render(facts)))

@@ -117,8 +117,11 @@ def tables_of(sites: Sequence[Site], subsets: Mapping[str, Sequence[Site]]) -> d
     def differing(number: str, first: str, second: str) -> Callable[[Site], float]:
         return lambda site: site[first][number] - site[second][number]
 
-    tests = {name: tested(by_repository(sites, differing(*sides))) for name, sides in TESTS.items()}
-    for test, p_holm in zip(tests.values(), holm([test["p"] for test in tests.values()]), strict=True):
+    tests = [
+        {"name": name, "sides": sides, "difference": difference(by_repository(sites, differing(*sides)))}
+        for name, sides in TESTS.items()
+    ]
+    for test, p_holm in zip(tests, holm([test["difference"]["p"] for test in tests]), strict=True):
         test["p_holm"] = p_holm
     levels = {
         context: {
@@ -129,8 +132,8 @@ def tables_of(sites: Sequence[Site], subsets: Mapping[str, Sequence[Site]]) -> d
     }
     lines = [site[context] for site in sites for context in CONTEXTS]
     return {
-        "registered": {name: test | {"sides": TESTS[name]} for name, test in tests.items()},
-        "also": [{"sides": sides, **tested(by_repository(sites, differing(*sides)))} for sides in ALSO],
+        "registered": tests,
+        "also": [{"sides": sides, "difference": difference(by_repository(sites, differing(*sides)))} for sides in ALSO],
         "levels": levels,
         "subsets": {
             name: {"sites": len(own)}
@@ -155,7 +158,7 @@ def by_repository(sites: Sequence[Site], number: Callable[[Site], float]) -> dic
     return {repository: fmean(values) for repository, values in grouped.items()}
 
 
-def tested(differences: Mapping[str, float]) -> dict[str, Any]:
+def difference(differences: Mapping[str, float]) -> dict[str, Any]:
     values = list(differences.values())
     flipped = sign_flip(values)
     return {

@@ -175,10 +175,12 @@ def raw(tmp_path):
 def test_the_unit_is_the_repository(rebuilt, raw):
     tables = rebuilt.tables_of(rebuilt.read_sites(raw), {})
     assert (tables["sites"], tables["tasks"], tables["repositories"]) == (9, 8, 7)
-    first = tables["registered"]["H1"]
-    assert first["interval"]["mean"] == pytest.approx(0.2) and first["p"] == pytest.approx(2 / 2**7)
-    assert first["p_holm"] == pytest.approx(3 * 2 / 2**7) and first["smallest_p"] == pytest.approx(2 / 2**7)
-    also = {one["sides"]: one for one in tables["also"]}
+    first, *_ = tables["registered"]
+    assert (first["name"], first["sides"]) == ("H1", ("new", "feedback", "sham"))
+    found = first["difference"]
+    assert found["interval"]["mean"] == pytest.approx(0.2) and found["p"] == pytest.approx(2 / 2**7)
+    assert first["p_holm"] == pytest.approx(3 * 2 / 2**7) and found["smallest_p"] == pytest.approx(2 / 2**7)
+    also = {one["sides"]: one["difference"] for one in tables["also"]}
     paid = also["reward", "feedback", "plain"]["by_repository"]
     assert paid["many"] == pytest.approx((0.5 + 0.0) / 2) and paid["r0"] == 0
     level = tables["levels"]["feedback"]
