@@ -176,9 +176,11 @@ def test_a_run_with_an_environment_alone_is_led_through_training_to_its_measurem
     assert again == "train new" and next_of(recompose("show", "new")) == [again]
     assert recompose(*shlex.split(again)).returncode == recompose(*shlex.split(measure[0])).returncode == 0
     assert "next: " not in recompose("show", "runs/own").stdout
-    probed = recompose("evaluate", "runs/own", "--probe", "--sites", "2", "--json")
-    assert probed.returncode == 0, probed.stderr
-    assert json.loads(probed.stdout)["gaps"][0]["sites"] == 2
+    assert recompose("fork", "runs/own", "fresh", "--set", "warmup.steps=2").returncode == 0
+    for run in ("runs/own", "fresh"):  # whose policy the probe has to make
+        probed = recompose("evaluate", run, "--probe", "--sites", "2", "--json")
+        assert probed.returncode == 0, probed.stderr
+        assert json.loads(probed.stdout)["gaps"][0]["sites"] == 2
 
 
 def test_an_extra_that_is_to_be_installed_is_one_that_there_is():

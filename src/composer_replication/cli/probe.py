@@ -8,11 +8,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from composer_replication.environments.opening import open_environment
-from composer_replication.errors import UsageError, quoted
+from composer_replication.pipeline import ensure_policy
 from composer_replication.runs import Run, write_records
 from composer_replication.stages.policy import load_own
 
-from .common import quiet_libraries
+from .common import quiet_libraries, working_on
 from .progress import open_progress
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def probe(run: Run, sites: int, as_json: bool) -> None:
     from composer_replication.evaluation.probe import gaps, kinds_without_use, probe_hints
 
     if not run.stage("policy").is_done:
-        raise UsageError(f"{run.path} has no starting policy", f"recompose train {quoted(run.path)}")
+        with working_on(run) as progress:
+            ensure_policy(run, progress)
     policy = load_own(run)
     device = policy.model.device.type
     half = torch.autocast(device, torch.bfloat16, enabled=run.config.hardware.autocasts(device == "cuda"))
