@@ -35,12 +35,9 @@ TESTS = {
 }
 ALSO = [
     ("new", "sham", "plain"),
-    *(("solution", *sides) for sides in (("feedback", "sham"), ("feedback", "plain"), ("retry", "plain"))),
-    *(
-        (number, *sides)
-        for number in ("reward", "passed")
-        for sides in (("feedback", "plain"), ("feedback", "sham"), ("retry", "plain"))
-    ),
+    ("solution", "feedback", "sham"),
+    ("solution", "feedback", "plain"),
+    ("solution", "retry", "plain"),
 ]
 ALIKE = 0.9
 """Similarity from which a sham says nearly the same as the true feedback."""
@@ -71,23 +68,14 @@ def read_sites(results: Path) -> list[Site]:
     found: dict[tuple[str, str], dict[str, Line]] = defaultdict(dict)
     for part in results.glob("part-*.jsonl.zst"):
         for line in read_result(part):
-            if line["line"] == "attempt":
-                measured = {
-                    "passed": line["reward"] >= 1,
-                    "again": same(line),
-                    "cut_off": line["tokens"] >= MOST_TOKENS,
-                }
-                found[line["task_id"], line["said_before"]][line["context"]] = line | measured
+            if line["line"] == "read":
+                found[line["task_id"], line["said"]][line["context"]] = line
             elif line["sites_sha256"] != sha256:
                 sys.exit(f"{part} was made of other sites than sites.jsonl.zst holds, so that nothing was computed")
     missing = [site["name"] for site in wanted if set(found[site["task_id"], site["said"]]) != set(CONTEXTS)]
     if missing:
         sys.exit(f"incomplete: {len(missing)} of {len(wanted)} sites are missing, so that nothing was computed")
     return [{"told": site, **found[site["task_id"], site["said"]]} for site in wanted]
-
-
-def same(line: Line) -> bool:
-    return line["said"].split() == line["said_before"].split()
 
 
 def subsets_of(sites: Sequence[Site], plan: Plan) -> dict[str, list[Site]]:
@@ -126,7 +114,7 @@ def tables_of(sites: Sequence[Site], subsets: Mapping[str, Sequence[Site]]) -> d
     levels = {
         context: {
             number: interval(by_repository(sites, lambda site: site[context][number]))  # noqa: B023
-            for number in ("new", "solution", "reward", "passed", "again", "cut_off")
+            for number in ("new", "solution")
         }
         for context in CONTEXTS
     }
@@ -143,7 +131,6 @@ def tables_of(sites: Sequence[Site], subsets: Mapping[str, Sequence[Site]]) -> d
         "sites": len(sites),
         "tasks": len({line["task_id"] for line in lines}),
         "repositories": len({line["repository"] for line in lines}),
-        "broken": sum(line["broken"] is not None for line in lines),
     }
 
 

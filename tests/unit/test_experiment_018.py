@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from composer_replication.store import hash_of
-from composer_replication.training.rollouts.sampling import SampledTurn
 from shared.code_runs.plan import Plan
 from shared.result_lines import read_result, write_result
 from tests.own_modules import modules_of
@@ -81,55 +80,36 @@ def test_new_tokens_are_those_of_lines_that_the_task_does_not_show(experiment, p
     assert counted == "    y = x + 1\n    return y\n"
 
 
-def test_a_part_has_every_site_in_every_context(experiment, environment, policy, tmp_path):
-    found = sites_of(experiment, environment)
-    experiment.run.measure(policy, settings(), environment, found, {"draw": 7}, tmp_path / "part-0.jsonl.zst")
-    about, *lines = read_result(tmp_path / "part-0.jsonl.zst")
-    contexts = experiment.run.CONTEXTS
-    assert [(one["task_id"], one["context"]) for one in lines] == [
-        (site["task_id"], context) for site in found for context in contexts
-    ]
-    assert about["draw"] == 7 and all(one["solution"] < 0 and one["new"] < 0 for one in lines)
-    assert {one["reward"] for one in lines} == {0.0} and {one["failed"] for one in lines} == {True}
-    solved = experiment.run.attempt(environment, "one", RIGHT)
-    assert solved == {"reward": 1.0, "failed": False, "broken": None}
-
-
 def test_every_number_is_of_its_own_site_and_context(experiment, environment, policy, tmp_path, monkeypatch):
     class Echo:
-        def __init__(self, *given, **named): ...
-
-        def sample(self, slots, contexts, **options):
-            return [SampledTurn(list(context), []) for context in contexts]
+        def __init__(self, model): ...
 
         def logprobs(self, context, turn):
             return [float(len(context))] * len(turn)
 
-    for name in ("StaticSampler", "Reader"):
-        monkeypatch.setattr(experiment.run, name, Echo)
-    graded = {"failed": False, "broken": None}
-    monkeypatch.setattr(
-        experiment.run, "attempt", lambda environment, task_id, said: {"reward": f"{task_id} {len(said)}", **graded}
-    )
     found = sites_of(experiment, environment)
-    experiment.run.measure(policy, settings(), environment, found, {"draw": 7}, tmp_path / "part-0.jsonl.zst")
-    _, *lines = read_result(tmp_path / "part-0.jsonl.zst")
-    for number, line in enumerate(lines):
+    for reader, name in ((experiment.run.Reader, "part-0"), (Echo, "part-1")):
+        monkeypatch.setattr(experiment.run, "Reader", reader)
+        about = {"sites_sha256": "0"}
+        experiment.run.measure(policy, settings(), environment, found, about, tmp_path / f"{name}.jsonl.zst")
+    head, *real = read_result(tmp_path / "part-0.jsonl.zst")
+    _, *echoed = read_result(tmp_path / "part-1.jsonl.zst")
+    assert head["sites_sha256"] == "0" and len(real) == 4 * len(found)
+    assert all(one["solution"] < 0 and one["new"] < 0 < one["new_tokens"] for one in real)
+    for number, line in enumerate(echoed):
         site = found[number // 4]
-        context = experiment.run.contexts_of(policy, environment, site)[line["context"]]
-        assert (line["task_id"], line["said_before"]) == (site["task_id"], site["said"])
-        assert line["said"] == policy.tokens.said([], context) and line["new"] == line["solution"] == len(context)
-        assert line["reward"] == f"{line['task_id']} {len(line['said'])}"
-    assert len({line["said"] for line in lines}) == 8
+        contexts = experiment.run.contexts_of(policy.tokens, environment.task(site["task_id"]), site)
+        assert (line["task_id"], line["said"]) == (site["task_id"], site["said"])
+        assert line["new"] == line["solution"] == len(contexts[line["context"]])
+    assert len({line["new"] for line in echoed}) >= 6
 
 
 def test_contexts_differ_by_what_is_told_alone(experiment, environment, policy):
     """And the second try is not told that the first was the last step."""
     site = sites_of(experiment, environment)[0]
     assert site["observation"].endswith("as it is.") and "as it is." in site["feedback"]
-    text = {
-        name: policy.tokens.text(ids) for name, ids in experiment.run.contexts_of(policy, environment, site).items()
-    }
+    contexts = experiment.run.contexts_of(policy.tokens, environment.task(site["task_id"]), site)
+    text = {name: policy.tokens.text(ids) for name, ids in contexts.items()}
     header = "<|im_start|>assistant\n"
     asked = text["plain"].removesuffix(header)
     for name in ("feedback", "sham"):
@@ -143,9 +123,8 @@ def test_contexts_differ_by_what_is_told_alone(experiment, environment, policy):
 
 def measured(task, repository, context, said="old", **own):
     """One line of a part."""
-    fallback = {"new": -1.0, "solution": -1.0, "reward": 0.0, "broken": None, "tokens": 9}
-    named = {"task_id": task, "repository": repository, "context": context, "said_before": said, "said": f"{said}!"}
-    return {"line": "attempt", **named, **fallback, **own}
+    named = {"task_id": task, "repository": repository, "context": context, "said": said}
+    return {"line": "read", **named, "new": -1.0, "solution": -2.0, **own}
 
 
 @pytest.fixture
@@ -158,7 +137,7 @@ def raw(tmp_path):
         for task, repository, said in places
         for context in ("plain", "feedback", "sham", "retry")
     ]
-    lines[4 * 6 + 1] |= {"reward": 1.0, "tokens": 384, "said": "old "}
+    lines[4 * 6 + 1]["solution"] = -1.0
     told = {"feedback": "expected 3, got 4", "sham": "no code block"}
     sites = [
         {"line": "site", "task_id": task, "name": task, "repository": repository, "said": said, **told}
@@ -181,11 +160,9 @@ def test_the_unit_is_the_repository(rebuilt, raw):
     assert found["interval"]["mean"] == pytest.approx(0.2) and found["p"] == pytest.approx(2 / 2**7)
     assert first["p_holm"] == pytest.approx(3 * 2 / 2**7) and found["smallest_p"] == pytest.approx(2 / 2**7)
     also = {one["sides"]: one["difference"] for one in tables["also"]}
-    paid = also["reward", "feedback", "plain"]["by_repository"]
-    assert paid["many"] == pytest.approx((0.5 + 0.0) / 2) and paid["r0"] == 0
-    level = tables["levels"]["feedback"]
-    assert level["cut_off"]["mean"] == level["again"]["mean"] == level["passed"]["mean"] == pytest.approx(0.25 / 7)
-    assert tables["levels"]["sham"]["cut_off"]["mean"] == 0
+    whole = also["solution", "feedback", "plain"]["by_repository"]
+    assert whole["many"] == pytest.approx((0.5 + 0.0) / 2) and whole["r0"] == 0
+    assert tables["levels"]["feedback"]["solution"]["mean"] == pytest.approx(-2 + 0.25 / 7)
 
 
 def test_sites_of_cut_answers_and_of_shams_that_say_the_same_are_told_apart(rebuilt, raw):
