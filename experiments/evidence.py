@@ -34,6 +34,7 @@ SAID = {
     CONTENT: {"H1": "above", "H2": "above", "H3": "unclear", "H4": "unclear", "H5": "below", "H6": "above"},
     RIVALS: {"H1": "unclear", "H2": "unclear", "H3": "unclear", "H4": "below", "H5": "unclear", "H6": "below"},
     TEACHERS: {"H1": "below", "H2": "unclear", "H3": "above", "H4": "above"},
+    FEEDBACK: {"H1": "unclear", "H2": "below", "H3": "below"},
 }
 """What the sentences of the page rest on: where the interval of each difference lies."""
 SAID_OF_LEAK = {
@@ -58,7 +59,7 @@ def main() -> None:
     drawn = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    drawn.filters |= {told.__name__: told for told in (points, nats, share, level, rollouts, power)}
+    drawn.filters |= {told.__name__: told for told in (points, nats, share, level, rollouts, power, unbroken)}
     facts = {
         "details": DETAILS,
         "ab": {(one["arm"], one["against"]): one for one in ab["regimes"]["main"]["registered"]},
@@ -130,8 +131,9 @@ def points(value: dict[str, float] | Estimate) -> str:
     return f"{100 * mean:+.1f} [{100 * lo:+.1f}, {100 * hi:+.1f}]".replace("-", "−")
 
 
-def nats(value: dict[str, float]) -> str:
-    return f"{value['mean']:+.2f} [{value['lo']:+.2f}, {value['hi']:+.2f}]".replace("-", "−")
+def nats(value: dict[str, float], digits: int = 2) -> str:
+    mean, lo, hi = (f"{bound:+.{digits}f}".replace("-", "−") for bound in _bounds(value))
+    return f"{mean} [{lo}, {hi}]"
 
 
 def share(value: dict[str, float] | float) -> str:
@@ -148,6 +150,11 @@ def rollouts(value: dict[str, float]) -> str:
 
 def power(test: dict[str, Any]) -> str:
     return f"{share(test['p_holm'])}, detectable {100 * test['difference']['detectable']:.1f}"
+
+
+def unbroken(told: str) -> str:
+    """For a cell of a table, which would be broken at every space."""
+    return told.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _bounds(value: dict[str, float] | Estimate) -> tuple[float, float, float]:
