@@ -2,6 +2,7 @@
 # One slice of several experiments, in order, on a machine that keeps nothing: SECONDS of work, then everything that is
 # done in OUT/results.tar, as EXPERIMENT/results/….
 #   slice.sh EARLIER OUT SECONDS PROCESSES EXPERIMENT...
+# OUT/load.jsonl tells how busy the machine was.
 # Results of earlier slices are read from EARLIER/EXPERIMENT/results. PYTHONPATH leads to the packages. WORK and RESULTS
 # are kept between the slices of one machine. ONLY may hold patterns of job names, as '012-competitors/half/star-*'.
 # STATE may hold state.000, … of unfinished runs from another machine; with CARRY=1 OUT gets those of this one.
@@ -31,6 +32,7 @@ timeout -k 5 "$((seconds + 25))" "${PYTHON:-python3}" -m shared.runner.run "${fo
     --work "$work" --results "$results" --slice-s "$seconds" --processes "$processes" --only "${only[@]}"
 code=$?
 tar -cf "$out/results.tar" -C "$results" .
+cat "$work"/*/load.jsonl > "$out/load.jsonl" 2> /dev/null
 if [ -n "${CARRY:-}" ]; then
     "${PYTHON:-python3}" -m shared.runner.carry "$out" "${folders[@]}" --work "$work" --results "$results"
 fi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 
@@ -9,7 +10,8 @@ import pytest
 
 from composer_replication.errors import UsageError
 from shared.queue import Job, Queue
-from shared.runner import run
+from shared.runner import load, run
+from shared.runner.load import Load
 
 
 class Bench:
@@ -126,5 +128,30 @@ def test_whoever_waits_is_told_of_each_job_that_ends(bench, monkeypatch, capsys)
                 bench.do(job)
             return 3 if second.result.exists() else None
 
-    assert run.exit_codes([Process()], jobs) == [3]
+    assert run.exit_codes([Process()], jobs, Load(bench.folder / "load.jsonl")) == [3]
     assert capsys.readouterr().out == "2 of 3 jobs done: c\n3 of 3 jobs done: b\n", "and nothing of what was there"
+
+
+def test_how_busy_the_machine_was_is_told_at_the_end(tmp_path, monkeypatch):
+    cores, gpu = iter([0.0, 50.0, 25.0]), iter([{"gpu_percent": 90.0, "gpu_mib": 2_000.0}, {}])
+    monkeypatch.setattr(load.psutil, "cpu_percent", lambda: next(cores))
+    monkeypatch.setattr(load.psutil, "cpu_count", lambda: 16)
+    monkeypatch.setattr(load, "_gpu", lambda: next(gpu))
+    now = iter([0.0, 9.0, 10.0, 15.0, 25.0])
+    watched = Load(tmp_path / "load.jsonl", clock=lambda: next(now))
+    assert watched.told() == ""
+    for _ in range(4):
+        watched.look()
+    assert watched.told() == "6.0 of 16 cores busy, GPU 90 %, at most 2,000 MiB of it"
+    lines = [json.loads(line) for line in (tmp_path / "load.jsonl").read_text().splitlines()]
+    assert [line["busy_cores"] for line in lines] == [8.0, 4.0], "at 10 and at 25 s"
+    assert "gpu_percent" not in lines[1]
+
+
+def test_the_real_machine_has_between_none_and_all_of_its_cores_busy(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "EVERY_S", 0.0)
+    watched = Load(tmp_path / "load.jsonl")
+    sum(range(3_000_000))
+    watched.look()
+    (line,) = map(json.loads, (tmp_path / "load.jsonl").read_text().splitlines())
+    assert 0 < line["busy_cores"] <= os.cpu_count()

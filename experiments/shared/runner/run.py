@@ -21,6 +21,7 @@ from composer_replication.errors import RecomposeError
 from shared.queue import Job
 
 from .jobs import Experiment, chosen, experiments_in, kind_of, wanted
+from .load import Load
 
 LOOK_EVERY_S = 2.0
 
@@ -80,17 +81,19 @@ def work(experiments: Sequence[Experiment], given: argparse.Namespace) -> None:
     # cuBLAS repeats itself only with a workspace of fixed size.
     environment = {"OMP_NUM_THREADS": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | dict(os.environ)
     workers = [subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment) for log in logs]
-    codes = exit_codes(workers, jobs)
+    codes = exit_codes(workers, jobs, load := Load(logs_at / "load.jsonl"))
     left = [job.name for job in jobs if not job.result.exists()]
     print(
         f"{len(jobs) - len(left)} of {len(jobs)} jobs done, exit codes {codes}; next: {', '.join(left[:4]) or 'none'}"
     )
+    if told := load.told():
+        print(told)
     if any(codes):
         print("\n".join(Path(log.name).read_text()[-1500:] for log, code in zip(logs, codes, strict=True) if code))
         sys.exit(1)
 
 
-def exit_codes(workers: Sequence[subprocess.Popen[bytes]], jobs: Sequence[Job]) -> list[int]:
+def exit_codes(workers: Sequence[subprocess.Popen[bytes]], jobs: Sequence[Job], load: Load) -> list[int]:
     """Of all workers, once they have ended. Until then a line for each job whose result appears."""
     left = [job for job in jobs if not job.result.exists()]
     while True:
@@ -101,6 +104,7 @@ def exit_codes(workers: Sequence[subprocess.Popen[bytes]], jobs: Sequence[Job]) 
         ended = [code for code in codes if code is not None]
         if len(ended) == len(workers):
             return ended
+        load.look()
         time.sleep(LOOK_EVERY_S)
 
 
