@@ -41,6 +41,8 @@ ALSO = [
 ]
 ALIKE = 0.9
 """Similarity from which a sham says nearly the same as the true feedback."""
+TESTS_RAN = "The block was put in"
+"""What the environment says before the output of visible tests; else it tells why there was nothing to run."""
 Line = Mapping[str, Any]
 Site = Mapping[str, Line]
 """Context -> the line of one site; `told` is what was told there."""
@@ -54,6 +56,7 @@ def main() -> None:
     write_atomically(HERE / "results" / "tables.json", json.dumps(tables, indent=1) + "\n")
     drawn = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True)
     drawn.filters |= {"level": level, "change": change}
+    drawn.globals["most_tokens"] = MOST_TOKENS
     told = wrapped(drawn.get_template("README.md.jinja").render(tables))
     write_atomically(HERE / "README.md", told)
     print(told)
@@ -79,7 +82,7 @@ def read_sites(results: Path) -> list[Site]:
 
 
 def subsets_of(sites: Sequence[Site], plan: Plan) -> dict[str, list[Site]]:
-    """Sites for which a registered difference is told again."""
+    """Sites for which a registered difference is told again. The last two were asked for after the result."""
     parts = range(plan.raw["measuring"]["start_parts"])
     stored = [line for part in parts for line in read_result(plan.file(f"{START}-{part}")) if line["line"] == "task"]
     whole = {
@@ -88,12 +91,15 @@ def subsets_of(sites: Sequence[Site], plan: Plan) -> dict[str, list[Site]]:
         for said, tokens in zip(line["said"], line["tokens"], strict=True)
         if tokens < MOST_TOKENS
     }
+    ran = [site for site in sites if TESTS_RAN in site["told"]["feedback"]]
     return {
         "attempts that were not cut off": [site for site in sites if site["told"]["said"] in whole],
         "shams that say something else": [site for site in sites if likeness(site["told"]) <= ALIKE],
         "the repositories that 014 trains on": [
             site for site in sites if plan.side(site["told"]["repository"]) == "train"
         ],
+        "attempts whose visible tests ran": ran,
+        "of these, shams of which tests ran too": [site for site in ran if TESTS_RAN in site["told"]["sham"]],
     }
 
 
@@ -121,17 +127,26 @@ def tables_of(sites: Sequence[Site], subsets: Mapping[str, Sequence[Site]]) -> d
     lines = [site[context] for site in sites for context in CONTEXTS]
     return {
         "registered": tests,
+        "verdict": verdict(tests),
         "also": [{"sides": sides, "difference": difference(by_repository(sites, differing(*sides)))} for sides in ALSO],
         "levels": levels,
         "subsets": {
             name: {"sites": len(own)}
-            | {test: interval(by_repository(own, differing(*sides))) for test, sides in TESTS.items()}
+            | {test: difference(by_repository(own, differing(*sides))) for test, sides in TESTS.items()}
             for name, own in subsets.items()
         },
         "sites": len(sites),
         "tasks": len({line["task_id"] for line in lines}),
         "repositories": len({line["repository"] for line in lines}),
     }
+
+
+def verdict(tests: Sequence[Mapping[str, Any]]) -> str:
+    """By "What counts as what" of the plan."""
+    seen = {test["name"] for test in tests if test["p_holm"] < ALPHA and test["difference"]["interval"]["mean"] > 0}
+    if "H1" not in seen:
+        return "neither *the feedback informs* nor *the sham misleads* was seen"
+    return "*the feedback informs*" if "H2" in seen else "*the sham misleads*, and no more"
 
 
 def by_repository(sites: Sequence[Site], number: Callable[[Site], float]) -> dict[str, float]:

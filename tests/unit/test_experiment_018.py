@@ -138,12 +138,13 @@ def raw(tmp_path):
         for context in ("plain", "feedback", "sham", "retry")
     ]
     lines[4 * 6 + 1]["solution"] = -1.0
-    told = {"feedback": "expected 3, got 4", "sham": "no code block"}
+    told = {"feedback": "The block was put in, and expected 3, got 4", "sham": "no code block"}
     sites = [
         {"line": "site", "task_id": task, "name": task, "repository": repository, "said": said, **told}
         for task, repository, said in places
     ]
-    sites[0]["sham"] = "expected 3, got 5"
+    sites[0]["sham"] = "The block was put in, and expected 3, got 5"
+    sites[1]["feedback"] = "it could not be parsed"
     write_result(tmp_path / "sites.jsonl.zst", [{"line": "run"}, *sites])
     about = {"line": "run", "sites_sha256": hash_of([tmp_path / "sites.jsonl.zst"])}
     write_result(tmp_path / "part-0.jsonl.zst", [about, *lines[:12]])
@@ -165,14 +166,31 @@ def test_the_unit_is_the_repository(rebuilt, raw):
     assert tables["levels"]["feedback"]["solution"]["mean"] == pytest.approx(-2 + 0.25 / 7)
 
 
-def test_sites_of_cut_answers_and_of_shams_that_say_the_same_are_told_apart(rebuilt, raw):
+@pytest.mark.parametrize(
+    ("positive", "said"),
+    [
+        ({"H1", "H2"}, "*the feedback informs*"),
+        ({"H1", "H3"}, "*the sham misleads*, and no more"),
+        ({"H2"}, "neither *the feedback informs* nor *the sham misleads* was seen"),
+    ],
+)
+def test_the_verdict_is_that_of_the_plan(rebuilt, positive, said):
+    def seen(name, p_holm=0.01):
+        mean = 0.1 if name in positive else -0.1
+        return {"name": name, "p_holm": p_holm, "difference": {"interval": {"mean": mean}}}
+
+    assert rebuilt.verdict([seen(name) for name in ("H1", "H2", "H3")]) == said
+    assert rebuilt.verdict([seen(name, p_holm=0.06) for name in ("H1", "H2", "H3")]).startswith("neither")
+
+
+def test_sites_of_cut_answers_of_tests_that_ran_and_of_shams_that_say_the_same_are_told_apart(rebuilt, raw):
     def plan_with(tokens):
         lines = [{"line": "task", "said": ["old", "older"], "tokens": tokens}]
         write_result(raw / "start-0.jsonl.zst", [{"line": "run"}, *lines])
         return Plan({"measuring": {"start_parts": 1}, "repositories": {"test": ["many"]}}, raw)
 
     found = rebuilt.subsets_of(rebuilt.read_sites(raw), plan_with([200, 384]))
-    assert [len(own) for own in found.values()] == [8, 8, 6]
+    assert [len(own) for own in found.values()] == [8, 8, 6, 8, 1]
 
 
 def test_parts_that_are_missing_are_not_left_out_in_silence(rebuilt, raw):
