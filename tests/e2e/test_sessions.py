@@ -181,11 +181,12 @@ def test_both_policies_are_measured_on_the_same_turns(trained, capsys):
 
 def test_a_run_of_sessions_alone_says_first_that_tasks_are_not_its_sessions(tmp_path, capsys):
     path = run_of(tmp_path / "run", 0.5)
-    for options in ({}, {"probe_hints": True}):
-        with pytest.raises(UsageError, match=r"training|no starting policy"):
-            evaluate(path, **options)
-        told = capsys.readouterr().err
-        assert "measures tasks of toolbox instead" in told and "--on sessions" in told
+    told = "learns from sessions alone, and this measures tasks of toolbox instead; next: recompose evaluate"
+    with pytest.raises(UsageError, match="training"):
+        evaluate(path)
+    assert told in capsys.readouterr().err
+    evaluate(path, probe_hints=True, sites=2)
+    assert told in capsys.readouterr().err.partition("make the starting policy")[0]
 
 
 def test_a_run_that_trained_on_everything_is_refused(tmp_path):
