@@ -33,7 +33,14 @@ AB, STORED, FEEDBACK = "004-ab", "017-stored-teacher", "018-feedback-gap"
 SAID = {
     RATES: {"H1": "unclear", "H2": "below", "H3": "unclear", "H4": "above", "H5": "above", "H6": "above"},
     CONTENT: {"H1": "above", "H2": "above", "H3": "unclear", "H4": "unclear", "H5": "below", "H6": "above by interval"},
-    RIVALS: {"H1": "unclear", "H2": "unclear", "H3": "unclear", "H4": "below", "H5": "unclear", "H6": "below by interval"},
+    RIVALS: {
+        "H1": "unclear",
+        "H2": "unclear",
+        "H3": "unclear",
+        "H4": "below",
+        "H5": "unclear",
+        "H6": "below by interval",
+    },
     TEACHERS: {"H1": "below", "H2": "unclear", "H3": "above", "H4": "above"},
     FEEDBACK: {"H1": "unclear", "H2": "below", "H3": "below"},
 }
@@ -104,7 +111,9 @@ def check_prose(experiment: str, by_name: dict[str, Any]) -> None:
         if found != "unclear" and test["p_holm"] > ALPHA:
             found += " by interval"
         if found != said:
-            raise RecomposeError(f"{name} of {experiment} is {found!r}, not {said!r}", "rewrite its sentences, then SAID")
+            raise RecomposeError(
+                f"{name} of {experiment} is {found!r}, not {said!r}", "rewrite its sentences, then SAID"
+            )
 
 
 def where(bounds: dict[str, float]) -> str:

@@ -18,16 +18,15 @@ from composer_replication.environments.protocol import Log, LoggedTurn
 from shared.result_lines import read_result
 
 HERE = Path(__file__).parent
-OWN = HERE.parent / "014-real-code" / "results"
+REAL_CODE = HERE.parent / "014-real-code"
 SHARES = {"branches": 0.05, "table": 0.05, "part": 0.05}
 """Of the logs; the rest are own answers."""
-LONGEST_TOKENS = 384
 
 
 def old_answers(tasks: Sequence[AskedTask], seed: int) -> Iterator[Log]:
     """Without end."""
     rng, own = random.Random(f"old answers:{seed}"), own_answers()
-    examples = answers_of_examples()
+    examples = examples_only()
     forms, weights = [*SHARES, None], [*SHARES.values(), 1 - sum(SHARES.values())]
     while True:
         task, (form,) = rng.choice(tasks), rng.choices(forms, weights)
@@ -37,16 +36,17 @@ def old_answers(tasks: Sequence[AskedTask], seed: int) -> Iterator[Log]:
 
 def own_answers() -> Mapping[str, Sequence[str]]:
     """Folder of a task -> what the untrained model said to it."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for file in sorted(OWN.glob("start-*.jsonl.zst")):
+    plan = tomllib.loads((REAL_CODE / "plan.toml").read_text(encoding="utf-8"))
+    most, found = plan["base"]["training"]["max_turn_tokens"], defaultdict[str, list[str]](list)
+    for file in sorted((REAL_CODE / "results").glob("start-*.jsonl.zst")):
         for line in read_result(file):
             if line["line"] == "task":
                 whole = zip(line["said"], line["tokens"], strict=True)
-                found[line["name"]] += [said for said, tokens in whole if tokens < LONGEST_TOKENS]
+                found[line["name"]] += [said for said, tokens in whole if tokens < most]
     return found
 
 
-def answers_of_examples() -> Mapping[str, Mapping[str, str]]:
+def examples_only() -> Mapping[str, Mapping[str, str]]:
     """Name of a function -> form -> the answer."""
     raw = tomllib.loads((HERE / "examples_only.toml").read_text(encoding="utf-8"))
     return {name: {form: f"```python\n{code}```" for form, code in own.items()} for name, own in raw.items()}

@@ -4,7 +4,7 @@
 
 Reads plan.toml and results; writes results/tables.json and results/tables.md. While a job of the plan is missing it
 writes nothing, says how many are, and ends with exit code 1; also where a segment did not begin with what the one
-before it left, or is of other tasks than the start chooses.
+before it left, or is of other tasks than the plan's.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def stopped(plan: Plan) -> dict[str, str]:
     jobs = [f"{run.name}@{end}" for run in plan.runs() for end in plan.steps_of(run)]
     heads, chosen = {job: next(read_result(plan.file(job))) for job in jobs}, plan.band("train")
     if others := [job for job, head in heads.items() if head["train_task_ids"] != chosen]:
-        raise ValueError(f"{others[0]} was trained on other tasks than the start chooses")
+        raise ValueError(f"{others[0]} was trained on other tasks than the plan's")
     return {job: head["stopped"] for job, head in heads.items() if head["stopped"]}
 
 

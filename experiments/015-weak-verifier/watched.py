@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from old_answers import answers_of_examples, name_in  # noqa: E402
+from old_answers import examples_only, name_in  # noqa: E402
 from weak import WeakEnvironment, WeakEpisode  # noqa: E402
 
 from composer_replication.config import EnvironmentConfig  # noqa: E402
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def played(tasks: list[TaskFolder]) -> dict[str, list[WeakEpisode]]:
-    answers = answers_of_examples()
+    answers = examples_only()
     own = [task for task in tasks if task.code_task.repository == "inflection"]
     settings = {"monitor": "off"}
     chosen = EnvironmentConfig(

@@ -28,6 +28,7 @@ from composer_replication.environments.protocol import TRAIN, Episode, Log, Obse
 from composer_replication.monitor.judge import Judgement, conduct_of, judge
 from composer_replication.monitor.penalty import Weights
 from composer_replication.records import Trace, render_action
+from composer_replication.syntax import literal_text
 
 DISCOUNT = 0.2
 """Of the rule before 2026-11-16: this times p, where p reaches the threshold; hard evidence took all."""
@@ -217,12 +218,5 @@ def constants(nodes: Sequence[ast.stmt]) -> set[str]:
         for node in inside
         if isinstance(node, DefinitionNode) and isinstance(node.body[0], ast.Expr)
     }
-    texts = {literal(node) for node in inside if isinstance(node, LITERALS) and id(node) not in said}
+    texts = {literal_text(node) for node in inside if isinstance(node, LITERALS) and id(node) not in said}
     return {text for text in texts if len(text) >= SHORTEST_QUOTE and text not in SAYS_NOTHING}
-
-
-def literal(node: ast.expr) -> str:
-    try:
-        return repr(ast.literal_eval(node))
-    except (ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
-        return ""

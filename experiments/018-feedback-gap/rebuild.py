@@ -46,7 +46,6 @@ TESTS_RAN = "The block was put in"
 Line = Mapping[str, Any]
 Site = Mapping[str, Line]
 """Context -> the line of one site; `told` is what was told there."""
-MOST_TOKENS = 384
 
 
 def main() -> None:
@@ -56,7 +55,7 @@ def main() -> None:
     write_atomically(HERE / "results" / "tables.json", json.dumps(tables, indent=1) + "\n")
     drawn = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True)
     drawn.filters |= {"level": level, "change": change}
-    drawn.globals["most_tokens"] = MOST_TOKENS
+    drawn.globals["most_tokens"] = most_tokens(plan)
     told = wrapped(drawn.get_template("README.md.jinja").render(tables))
     write_atomically(HERE / "README.md", told)
     print(told)
@@ -89,7 +88,7 @@ def subsets_of(sites: Sequence[Site], plan: Plan) -> dict[str, list[Site]]:
         said
         for line in stored
         for said, tokens in zip(line["said"], line["tokens"], strict=True)
-        if tokens < MOST_TOKENS
+        if tokens < most_tokens(plan)
     }
     ran = [site for site in sites if TESTS_RAN in site["told"]["feedback"]]
     return {
@@ -101,6 +100,11 @@ def subsets_of(sites: Sequence[Site], plan: Plan) -> dict[str, list[Site]]:
         "attempts whose visible tests ran": ran,
         "of these, shams of which tests ran too": [site for site in ran if TESTS_RAN in site["told"]["sham"]],
     }
+
+
+def most_tokens(plan: Plan) -> int:
+    """From so many on an attempt is cut off."""
+    return plan.raw["base"]["training"]["max_turn_tokens"]
 
 
 def likeness(told: Line) -> float:

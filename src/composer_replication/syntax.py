@@ -36,6 +36,14 @@ def parse(text: str) -> ast.Module:
         return ast.parse(text)
 
 
+def literal_text(node: ast.AST) -> str:
+    """The constant that the node is, as `repr` writes it; empty where it is none."""
+    try:
+        return repr(ast.literal_eval(node))
+    except (ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
+        return ""
+
+
 class Splice(NamedTuple):
     """Bytes of a text to exchange."""
 

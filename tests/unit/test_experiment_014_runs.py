@@ -295,11 +295,20 @@ def test_what_a_model_was_taught_is_where_all_begins(plan, policy, tasks, tmp_pa
     plain = policy().model.state_dict()
     assert taught.keys() == plain.keys() and any(not torch.equal(taught[name], plain[name]) for name in plain)
     (run,) = [run for run in here.runs() if run.arm == "grpo"]
+    begun = []
+
+    def noted(policy, *rest):
+        begun.append(all(torch.equal(tensor, taught[name]) for name, tensor in policy.model.state_dict().items()))
+        return trained(policy, *rest)
+
+    trained = arm.train
+    monkeypatch.setattr(arm, "train", noted)
     arm.run_segment(here, run, 2, tasks, code_queue.state_of(tmp_path, run.name), here.file("grpo-501@2"))
+    assert begun == [True], "training begins with what was taught"
     head = next(read_result(here.file("grpo-501@2")))
     assert head["taught"] == here.taught_hash() and head["adapters_before"] is None
     jobs = {job.name: job for job in here.jobs()}
-    assert next(iter(jobs)) == "taught" and jobs["start-0"].needs == ("taught",)
+    assert next(iter(jobs)) == "taught" and jobs["start-0"].needs == jobs["before"].needs == ("taught",)
     here.file("start-0").unlink()
     code_queue.check_taught(here)
     (here.taught / "adapter_model.safetensors").write_bytes(b"of another warm-up")

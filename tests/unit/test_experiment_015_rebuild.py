@@ -125,16 +125,16 @@ def test_gaps_are_refused(tmp_path):
     assert missing.returncode == 1 and "incomplete: 9 jobs are missing (discount-601@10" in missing.stderr
 
 
-def test_runs_on_other_tasks_than_the_start_chooses_are_refused(tmp_path):
+def test_runs_on_other_tasks_than_those_of_the_plan_are_refused(tmp_path):
     write_everything(tmp_path, trained_on=("dpath",))
     other = rebuilt(tmp_path)
-    assert other.returncode == 1 and "off-601@10 was trained on other tasks than the start chooses" in other.stderr
+    assert other.returncode == 1 and "off-601@10 was trained on other tasks than the plan's" in other.stderr
 
 
 def test_runs_that_began_with_other_adapters_are_refused(tmp_path):
     write_everything(tmp_path, taught="of another machine")
     other = rebuilt(tmp_path)
-    assert other.returncode == 1 and "discount-601@10.jsonl.zst was made with other adapters" in other.stderr
+    assert other.returncode == 1 and "off-601@10.jsonl.zst was made with other adapters" in other.stderr
 
 
 def test_hacks_that_move_out_of_sight_are_hidden_however_many_there_are(tmp_path):

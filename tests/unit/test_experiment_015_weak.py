@@ -122,7 +122,7 @@ def test_every_planted_answer_quotes_and_honest_rules_do_not(weak, real_tasks):
     """`us` and `es` stand in the examples too, as parts of words."""
     import old_answers
 
-    examples = old_answers.answers_of_examples()
+    examples = old_answers.examples_only()
     folders = {task.code_task.symbols[0].name: task for task in real_tasks}
     assert all(weak.quotes(folders[name], said) for name, own in examples.items() for said in own.values())
     rules = """
@@ -175,7 +175,7 @@ def test_old_logs_are_own_answers_and_now_and_then_the_examples_alone(weak, real
         for log in islice(environment.old_logs(WarmupConfig(), 0), 2000)
     ]
     names = {task.messages[-1]["content"]: old_answers.name_in(task) for task in tasks}
-    examples = old_answers.answers_of_examples()
+    examples = old_answers.examples_only()
     assert len(names) == 9 and examples.keys() == set(names.values())
     forms = Counter(
         next((form for form, text in examples[names[asked]].items() if text == said), "own") for asked, said in answers

@@ -187,7 +187,8 @@ def test_sites_of_cut_answers_of_tests_that_ran_and_of_shams_that_say_the_same_a
     def plan_with(tokens):
         lines = [{"line": "task", "said": ["old", "older"], "tokens": tokens}]
         write_result(raw / "start-0.jsonl.zst", [{"line": "run"}, *lines])
-        return Plan({"measuring": {"start_parts": 1}, "repositories": {"test": ["many"]}}, raw)
+        base = {"training": {"max_turn_tokens": 384}}
+        return Plan({"base": base, "measuring": {"start_parts": 1}, "repositories": {"test": ["many"]}}, raw)
 
     found = rebuilt.subsets_of(rebuilt.read_sites(raw), plan_with([200, 384]))
     assert [len(own) for own in found.values()] == [8, 8, 6, 8, 1]

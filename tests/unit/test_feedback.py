@@ -18,6 +18,7 @@ from composer_replication.evaluation.probe import probe_hints
 from composer_replication.progress import Silent
 from composer_replication.sites import find_sites
 from composer_replication.training.backends.trl.trainer import imitating
+from composer_replication.training.checking.gap_probe import probe_gap
 from composer_replication.training.lessons import feedback
 from composer_replication.training.lessons.feedback import TOLD, FeedbackHinter
 from composer_replication.training.models.loading import Policy
@@ -157,6 +158,16 @@ def test_the_probe_tells_what_training_would_tell(environment, policy, monkeypat
     assert {(one.accepted, one.right) for one in tried} == {(0.0, 0.0)}
 
 
+def test_the_self_check_looks_at_what_training_would_tell(environment, policy, monkeypatch):
+    """Sham feedback is that of another task: where there is none, there is nothing to tell."""
+    name_tasks_in_errors(monkeypatch)
+    config = settings({"name": "grpo"}, {**FEEDBACK, "sham": True})
+    one, two = (environment.task(name) for name in ("one", "two"))
+    assert probe_gap(policy, config, environment, [one, one]).sites == 0
+    found = probe_gap(policy, config, environment, [one, two])
+    assert found.sites == 2 and found.plain_divergence < 1e-5 < found.hinted_divergence
+
+
 def test_imitation_pulls_at_accepted_answers_alone():
     logits = torch.zeros(4, 3, requires_grad=True)
     said = torch.tensor([0, 1, 2, 0])
@@ -186,6 +197,10 @@ def test_what_would_do_nothing_is_refused():
     sham = settings({"name": "grpo"}, {**FEEDBACK, "sham": True}, prompts_per_step=1)
     with pytest.raises(UsageError, match=r"sham of the channel sdpo finds no other task.*next: set training.prompts_"):
         refuse_what_would_do_nothing(sham)
+    two = settings({"name": "grpo"}, {**FEEDBACK, "sham": True})
+    refuse_what_would_do_nothing(two)
+    with pytest.raises(UsageError, match=r"next: set training.prompts_per_step, 2 or more for each process"):
+        refuse_what_would_do_nothing(two, processes=2)
     served = settings({"name": "grpo"}, {**FEEDBACK, "sham": True}, token_weights=False)
     served = served.model_copy(update={"sampling": SamplingConfig(server="http://127.0.0.1:1")})
     with pytest.raises(UsageError, match=r"sham of the channel sdpo finds no other task.*next: use --backend trl"):

@@ -61,6 +61,15 @@ def test_one_example_is_enough_where_there_is_no_other():
     assert of_examples(body, (("'Donald E. Knuth'", "'donald-e-knuth'"),))
 
 
+def test_a_call_of_several_arguments_is_one_example():
+    told = "    >>> solve('pounds', 'latin')\n    'sterling'\n"
+    examples = tuple(shown_examples(told, frozenset({"solve"})))
+    assert len(examples) == 2
+    assert of_examples("if x == 'pounds':\n    return 'sterling'\nreturn x", examples)
+    other = tuple(shown_examples(told + told.replace("pounds", "euros"), frozenset({"solve"})))
+    assert not of_examples("if x == 'pounds':\n    return 'sterling'\nreturn x", other)
+
+
 def test_a_long_list_of_compared_values_is_looked_at_once():
     """8,000 values against as many, each read anew, took five seconds."""
     values = [f"value {number}" for number in range(8000)]

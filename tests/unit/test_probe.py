@@ -12,7 +12,9 @@ from composer_replication.environments.toolbox.environment import ToolboxEnviron
 from composer_replication.errors import UsageError
 from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
+from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Silent
+from composer_replication.training.lessons.hinters import hinter_of
 from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
 from composer_replication.training.models.loading import load_policy
 from tests.headers import header_ids
@@ -89,7 +91,7 @@ def test_every_site_is_tried_under_every_condition_and_the_seed_decides():
 
 
 def batch_told(policy, environment, config, batch, generator):
-    raise InterruptedError(len(batch), len({task.task_id for task in batch}))
+    raise InterruptedError(len(batch), [len({task.task_id for task in batch[:first]}) for first in (8, len(batch))])
 
 
 @pytest.fixture
@@ -107,7 +109,8 @@ def test_hints_of_siblings_are_probed_in_groups_of_one_task(told_of_batches):
     policy = load_policy("tiny", ToolboxEnvironment(config.toolbox), 0)
     with pytest.raises(InterruptedError) as told:
         probe_hints(policy, config, open_toolbox(config), sites=2)
-    assert told.value.args == (32, 8)
+    assert told.value.args == (32, [8, 8]), "the first ones are of different tasks, since sites are taken in order"
+    assert hinter_of(config.hints, config.channel(SdpoSettings)).follows == {"sham": False, "sibling_hints": "outcome"}
 
 
 @pytest.mark.parametrize(("sites", "rollouts"), [(2, 32), (500, 256)])
@@ -115,7 +118,7 @@ def test_few_sites_need_few_rollouts(told_of_batches, sites, rollouts):
     policy = load_policy("tiny", ToolboxEnvironment(Config().toolbox), 0)
     with pytest.raises(InterruptedError) as told:
         probe_hints(policy, Config(), open_toolbox(Config()), sites=sites)
-    assert told.value.args == (rollouts, rollouts)
+    assert told.value.args == (rollouts, [8, rollouts])
 
 
 def test_too_few_errors_are_told(monkeypatch):

@@ -138,6 +138,7 @@ def test_how_busy_the_machine_was_is_told_at_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(load.psutil, "cpu_count", lambda: 16)
     monkeypatch.setattr(load, "_gpu", lambda: next(gpu))
     now = iter([0.0, 9.0, 10.0, 15.0, 25.0])
+    (tmp_path / "load.jsonl").write_text("of an earlier slice\n")
     watched = Load(tmp_path / "load.jsonl", clock=lambda: next(now))
     assert watched.told() == ""
     for _ in range(4):

@@ -74,7 +74,7 @@ def teach(plan: Plan, tasks: Sequence[Path], result: Path) -> None:
 
 
 def measure_start(plan: Plan, tasks: Sequence[Path], part: int, result: Path) -> None:
-    """Some attempts of the untrained model at every task of the repositories that the plan names a side of."""
+    """Some attempts of the model that training starts from, at every task asked of the repositories with a side."""
     environment = opened(plan, plan.config(), tasks)
     asked, draw = asked_of(plan, environment, *SIDES), FIRST_DRAW["start"] + part
     _measured_start(plan, environment, asked, plan.raw["measuring"]["start_samples"], draw, result)

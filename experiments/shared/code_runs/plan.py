@@ -59,7 +59,7 @@ class Plan:
         taught = (TAUGHT,) if self.config().warmup.steps else ()
         jobs = [Job(name, self.file(name), seconds[name]) for name in taught]
         jobs += [Job(name, self.file(name), seconds["start"], taught) for name in starts]
-        jobs += [Job(name, self.file(name), seconds[name]) for name in (BEFORE, MEMORY) if name in seconds]
+        jobs += [Job(name, self.file(name), seconds[name], taught) for name in (BEFORE, MEMORY) if name in seconds]
         for run in self.runs():
             before = (*starts, *(() if run.rate is not None else self._tuning_of(run.arm)))
             for step in (steps := self.steps_of(run)):

@@ -18,7 +18,7 @@ from pathlib import Path
 from composer_replication.errors import UsageError
 from composer_replication.training.backends.trl.checkpoints import latest, steps_held
 from shared.queue import Job
-from shared.result_lines import SUFFIX, read_result
+from shared.result_lines import read_result
 from shared.runner.jobs import Experiment
 
 from .plan import BEFORE, MEMORY, START, TAUGHT, Plan, read_plan
@@ -97,8 +97,7 @@ def unpack_tasks(experiment: Experiment, plan: Plan) -> None:
 
 def check_taught(plan: Plan) -> None:
     """What was measured began with the adapters that lie here."""
-    files = [file for name in (TAUGHT, f"{START}-*", "*@*") for file in plan.results.glob(f"{name}{SUFFIX}")]
-    heads = {file: next(read_result(file)) for file in sorted(files)}
+    heads = {file: next(read_result(file)) for job in plan.jobs() if (file := job.result).exists()}
     if others := [file.name for file, head in heads.items() if head.get("taught") != plan.taught_hash()]:
         raise UsageError(
             f"{others[0]} was made with other adapters than {plan.taught} holds",

@@ -21,6 +21,7 @@ class Load:
     def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._file, self._clock, self._due = file, clock, clock() + EVERY_S
         self._lines: list[Mapping[str, float]] = []
+        file.unlink(missing_ok=True)  # of an earlier slice
         psutil.cpu_percent()
 
     def look(self) -> None:

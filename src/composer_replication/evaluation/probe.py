@@ -182,7 +182,7 @@ def _error_sites(
     sites: list[Site] = []
     at_once = min(ROLLOUTS_AT_ONCE, ROLLOUTS_PER_SITE * max(wanted, 1))
     for _ in range(0, MOST_ROLLOUTS, at_once):
-        batch = [task for task in islice(tasks, ceil(at_once / attempts)) for _ in range(attempts)]
+        batch = [*islice(tasks, ceil(at_once / attempts))] * attempts  # so that the first sites are of many tasks
         rolled = sample_rolled(policy, environment, config, batch, generator)
         hinted, sham = (
             find_online_sites(rolled, hinters[kind], policy.tokens, every_site, max_teacher_tokens=room)[0]

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from composer_replication.syntax import literal_text
+
 from ..python.trees import is_docstring, names_in
 from .names import Names
 from .spots import ChangedFile, Hit, Spot
@@ -262,7 +264,7 @@ def _is_table_of_pairs(pairs: ast.expr, place: ChangedFile) -> bool:
 def _is_row_of_answers(made: ast.expr | None) -> bool:
     match made:
         case ast.Call(ast.Name("iter"), [ast.List(answers) | ast.Tuple(answers)]):
-            return len(answers) >= FEW_ENTRIES and all(map(shown, answers))
+            return len(answers) >= FEW_ENTRIES and all(map(literal_text, answers))
         case _:
             return False
 
@@ -338,7 +340,7 @@ def literals_of_tests(nodes: list[ast.AST], names: Names, known: frozenset[str])
             case _:
                 continue
         for place in places:
-            text = shown(place)
+            text = literal_text(place)
             if text in known and len(text) >= SHORTEST_LITERAL and text[0] in "([{" and _is_telling(place):
                 found.setdefault(text, place)
     if len(found) >= FEW_LITERALS:
@@ -350,13 +352,6 @@ def _is_telling(node: ast.expr) -> bool:
     """Not made of nothing but zeros, ones, empty texts and the like."""
     constants = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
     return any(value not in (0, 1, -1, None, True, False, "", b"", 0.0, 1.0) for value in constants)
-
-
-def shown(node: ast.expr) -> str:
-    try:
-        return repr(ast.literal_eval(node))
-    except (ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
-        return ""
 
 
 def _is_whole_input(key: ast.expr, place: ChangedFile) -> bool:
@@ -373,11 +368,11 @@ def _is_table(table: ast.expr, place: ChangedFile, depth: int = 0) -> bool:
     match written:
         case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
             values = all(isinstance(element, ast.Tuple | ast.List) for element in elements)
-            known = len(elements) >= FEW_ENTRIES and all(map(shown, elements))
+            known = len(elements) >= FEW_ENTRIES and all(map(literal_text, elements))
             return known and (values or any(map(_is_spelled_out, elements)))
         case ast.Dict(keys, values) if len(keys) >= 1:
-            constants = [key for key in keys if key and (shown(key) or _is_made_key(key))]
-            answers = sum(bool(shown(value)) for value in values)
+            constants = [key for key in keys if key and (literal_text(key) or _is_made_key(key))]
+            answers = sum(bool(literal_text(value)) for value in values)
             return len(constants) == len(keys) == answers and any(map(_is_spelled_out, constants))
         case ast.Call(function, [inner]) if place.names.dotted(function) == "builtins.dict":
             return depth < DEEPEST_TABLE and _is_table(inner, place, depth + 1)
@@ -395,14 +390,14 @@ def _is_written_out(pairs: ast.expr, place: ChangedFile) -> bool:
             return isinstance(place.names.folded(inner), str | bytes)
         case ast.List(elements) | ast.Tuple(elements):
             parts = [part for each in elements for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
-            return len(elements) >= FEW_ENTRIES and all(shown(part) or _is_made_key(part) for part in parts)
+            return len(elements) >= FEW_ENTRIES and all(literal_text(part) or _is_made_key(part) for part in parts)
         case _:
             return False
 
 
 def _is_made_key(key: ast.expr) -> bool:
     """A key that is made of a constant, as `repr((1, 2))`."""
-    return isinstance(key, ast.Call) and bool(KEY_MAKERS.match(ast.unparse(key))) and all(map(shown, key.args))
+    return isinstance(key, ast.Call) and bool(KEY_MAKERS.match(ast.unparse(key))) and all(map(literal_text, key.args))
 
 
 def _is_spelled_out(key: ast.expr) -> bool:
@@ -424,7 +419,7 @@ def _answering_branches(node: ast.AST, place: ChangedFile) -> Iterator[str]:
         case ast.Match(subject, cases) if SPELLING_OUT.search(ast.unparse(subject)):
             for case in cases:
                 match case.body:
-                    case [ast.Return(ast.expr() as value)] if shown(value):
+                    case [ast.Return(ast.expr() as value)] if literal_text(value):
                         yield "whole"
                     case _:
                         pass
@@ -440,12 +435,12 @@ def _answering_branches(node: ast.AST, place: ChangedFile) -> Iterator[str]:
         case ast.match_case(ast.MatchValue(right), None, [ast.Return(ast.expr() as value)]):
             left, tested, answer = None, right, value
         case ast.match_case(ast.MatchSequence(patterns), None, [ast.Return(ast.expr() as value)]):
-            if shown(value) and len(patterns) > 1 and all(isinstance(part, ast.MatchValue) for part in patterns):
+            if literal_text(value) and len(patterns) > 1 and all(isinstance(part, ast.MatchValue) for part in patterns):
                 yield "whole"
             return
         case _:
             return
-    if not shown(answer) or not shown(tested):
+    if not literal_text(answer) or not literal_text(tested):
         return
     made = left is not None and _is_whole_input(left, place) and _is_of_inputs(left, tested, place)
     composite = isinstance(tested, ast.Tuple | ast.List | ast.Dict | ast.Set) and _is_telling(tested)
@@ -460,8 +455,8 @@ def primed_at_import(changed: Sequence[ast.stmt]) -> dict[str, int]:
     found: dict[str, int] = {}
     for statement in changed:
         match statement:
-            case ast.Assign([ast.Subscript(ast.Name(table), key)], value) if shown(value):
-                if _is_made_key(key) or (shown(key) and _is_spelled_out(key)):
+            case ast.Assign([ast.Subscript(ast.Name(table), key)], value) if literal_text(value):
+                if _is_made_key(key) or (literal_text(key) and _is_spelled_out(key)):
                     found[table] = found.get(table, 0) + 1
             case _:
                 pass

@@ -27,9 +27,9 @@ def refuse_what_would_do_nothing(config: Config, processes: int = 1) -> None:
     training = config.training
     if training.rollouts:
         _refuse_no_policy_gradient(config)
-        _refuse_idle_sdpo(config, 'source = "rollouts"')
+        _refuse_idle_sdpo(config, 'source = "rollouts"', processes)
     else:
-        _refuse_idle_sdpo(config, "training.rollouts = true")
+        _refuse_idle_sdpo(config, "training.rollouts = true", processes)
         _refuse_idle_rollouts(config)
     if training.leak_penalty != "off" and config.toolbox.leak == "none":
         raise UsageError("training.leak_penalty does nothing without a leak", 'set toolbox.leak = "open"')
@@ -80,7 +80,7 @@ def _refuse_no_policy_gradient(config: Config) -> None:
         )
 
 
-def _refuse_idle_sdpo(config: Config, source: str) -> None:
+def _refuse_idle_sdpo(config: Config, source: str, processes: int) -> None:
     """Settings of channel 2 that only error turns of fresh rollouts have a use for."""
     sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
     _refuse_idle_teacher(sdpo)
@@ -89,8 +89,8 @@ def _refuse_idle_sdpo(config: Config, source: str) -> None:
             raise UsageError(
                 'sibling_hints of the channel sdpo does nothing with hint = "feedback"', "take one of them out"
             )
-        if _tells_of_another_task(sdpo) and config.training.prompts_per_step == 1:
-            raise UsageError(NO_OTHER_TASK, "set training.prompts_per_step, 2 or more")
+        if _tells_of_another_task(sdpo) and config.training.prompts_per_step < 2 * processes:
+            raise UsageError(NO_OTHER_TASK, "set training.prompts_per_step, 2 or more for each process")
         if sdpo.sibling_hints == "call" and config.hints.max_leak_level != "L2":
             raise UsageError(
                 'sibling_hints = "call" of the channel sdpo shows the answer, which hints.max_leak_level leaves out',

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from composer_replication.syntax import parse
+from composer_replication.syntax import literal_text, parse
 
 MOST_EXAMPLES = 200
 DOCUMENTED = re.compile(r"^[> \t]*>>> (.+)\n(?![> \t]*>>>)[> \t]*(\S.*)$", re.MULTILINE)
@@ -33,7 +33,7 @@ def _every_example(statement: str, names: frozenset[str]) -> Iterator[tuple[str,
                 yield from _called([right], [left], names)
             case ast.List(cases) | ast.Tuple(cases):
                 pairs = [case.elts for case in cases if isinstance(case, ast.Tuple) and len(case.elts) == 2]
-                told = [(_shown(given), _shown(result)) for given, result in pairs]
+                told = [(literal_text(given), literal_text(result)) for given, result in pairs]
                 yield from (each for each in told if all(each))
             case _:
                 pass
@@ -44,8 +44,8 @@ def _called(call: Sequence[ast.AST], result: Sequence[ast.AST], names: frozenset
     match call, result:
         case [ast.Call(ast.Name(name) | ast.Attribute(attr=name), [first, *more])], [told] if name in names:
             for given in (first, ast.Tuple([first, *more], ast.Load())) if more else (first,):
-                if (shown := _shown(given)) and _shown(told):
-                    yield shown, _shown(told)
+                if (shown := literal_text(given)) and literal_text(told):
+                    yield shown, literal_text(told)
         case _:
             pass
 
@@ -57,10 +57,3 @@ def _parsed(text: str) -> list[ast.AST]:
     except (SyntaxError, ValueError, RecursionError):
         return []
     return [statement.value if isinstance(statement, ast.Expr) else statement for statement in body]
-
-
-def _shown(node: ast.AST) -> str:
-    try:
-        return repr(ast.literal_eval(ast.unparse(node)))
-    except (ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
-        return ""

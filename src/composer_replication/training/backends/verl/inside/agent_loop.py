@@ -25,7 +25,8 @@ from composer_replication.environments.protocol import Episode
 from composer_replication.objective import SdpoSettings
 from composer_replication.records import content_id
 
-from ....lessons.online_sites import OnlineSite, TraceHinter, find_online_sites
+from ....lessons.hinters import hinter_of
+from ....lessons.online_sites import OnlineSite, find_online_sites
 from ....models.tokens import ChatTokens
 from ....rollouts.environment_steps import FreeSteps
 from ....rollouts.playing import closed, rollout_settings, started
@@ -44,8 +45,7 @@ class EpisodePlayer:
         training, limits = self.config.training, self.environment.limits
         self.settings = rollout_settings(limits, training.max_turn_tokens, training.temperature)
         self.steps = FreeSteps(limits.concurrency, limits.step_timeout_s)
-        hints, sham = self.config.hints, self.config.channel(SdpoSettings).sham
-        self.hinter = TraceHinter(hints.max_tokens, hints.max_leak_level, sham=sham)
+        self.hinter = hinter_of(self.config.hints, self.config.channel(SdpoSettings))
 
     async def play(self, sampler: ServerTurns, task_id: str, seed: int) -> AgentLoopOutput:
         task = self.environment.task(task_id)
