@@ -27,18 +27,43 @@ def test_the_pages_are_what_the_tables_make(evidence, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("experiment", ["009-rates", "011-content", "012-competitors", "013-triples"])
-def test_sentences_that_no_longer_fit_their_figures_are_refused(evidence, experiment):
+EXPERIMENTS = ["009-rates", "011-content", "012-competitors", "013-triples", "018-feedback-gap"]
+
+
+def as_said(evidence, experiment):
+    """Made so that its sentences fit."""
     bounds = {"unclear": (-0.1, 0.1), "above": (0.1, 0.2), "below": (-0.2, -0.1)}
-    differences = {
-        name: {"difference": {"interval": dict(zip(("lo", "hi"), bounds[said], strict=True))}}
-        for name, said in evidence["SAID"][experiment].items()
-    }
-    evidence["check_prose"](experiment, differences)
+
+    def test(said):
+        lo, hi = bounds[said.removesuffix(" by interval")]
+        return {"difference": {"interval": {"lo": lo, "hi": hi}}, "p_holm": 0.2 if "interval" in said else 0.04}
+
+    return {name: test(said) for name, said in evidence["SAID"][experiment].items()}
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_sentences_whose_interval_has_moved_are_refused(evidence, experiment):
+    tests = as_said(evidence, experiment)
+    evidence["check_prose"](experiment, tests)
     unclear = next(name for name, said in evidence["SAID"][experiment].items() if said == "unclear")
-    differences[unclear]["difference"]["interval"]["lo"] = 0.05
-    with pytest.raises(RecomposeError, match=f"{unclear} of {experiment} is above 0"):
-        evidence["check_prose"](experiment, differences)
+    tests[unclear]["difference"]["interval"]["lo"] = 0.05
+    with pytest.raises(RecomposeError, match=f"{unclear} of {experiment} is 'above', not 'unclear'"):
+        evidence["check_prose"](experiment, tests)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_sentences_whose_p_after_holm_has_moved_are_refused(evidence, experiment):
+    tests = as_said(evidence, experiment)
+    name, said = next(each for each in evidence["SAID"][experiment].items() if each[1] in ("above", "below"))
+    tests[name]["p_holm"] = 0.06
+    with pytest.raises(RecomposeError, match=f"{name} of {experiment} is '{said} by interval', not '{said}'"):
+        evidence["check_prose"](experiment, tests)
+
+
+def test_the_sentence_about_sham_feedback_is_refused_where_it_no_longer_fits(evidence):
+    sham = {"sides": ["new", "sham", "plain"], "difference": {"interval": {"mean": -0.1, "lo": -0.2, "hi": 0.1}}}
+    with pytest.raises(RecomposeError, match="no longer lies below none"):
+        evidence["sham_of"]({"also": [sham]})
 
 
 def test_the_row_of_real_code_is_what_the_framework_says_of_its_raw_file(evidence):
