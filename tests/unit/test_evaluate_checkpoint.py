@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -68,6 +69,19 @@ def test_a_checkpoint_is_measured_and_the_training_can_go_on(stopped):
         assert all(torch.equal(own[name], value) for name, value in load_file(weights).items())
     again = recompose("evaluate", stopped.path, "--checkpoint", "2", "--json")
     assert json.loads(again.stdout)["difference"] == result["difference"] and "kept, finished earlier" in again.stderr
+
+
+def test_what_was_measured_of_a_former_training_is_not_told_of_this_one(stopped, tmp_path):
+    """Trained anew, on other traces or by other code, a step of the same number has other weights."""
+    run = Run.open(shutil.copytree(stopped.path, tmp_path / "run"))
+    assert recompose("evaluate", run.path, "--checkpoint", "2").returncode == 0
+    kept = run.path / "training" / "scratch"
+    shutil.rmtree(kept / "checkpoint-2")
+    shutil.copytree(kept / "checkpoint-3", kept / "checkpoint-2")
+    refused = recompose("evaluate", run.path, "--checkpoint", "2")
+    assert refused.returncode == 2 and "run-checkpoint-2 is of another training" in refused.stderr
+    shutil.rmtree(tmp_path / "run-checkpoint-2")
+    assert recompose("evaluate", run.path, "--checkpoint", "2").returncode == 0
 
 
 @pytest.mark.parametrize("which", ["1", "last"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,12 +75,15 @@ def read_arms(arguments: Sequence[str], choice: OutcomeChoice) -> list[Arm]:
     labels = _labels(named)
     if len(set(labels)) < len(labels):
         raise UsageError("two arms have the same name", "name them: --compare first=PATH second=PATH")
-    _require_same_tasks([source for _, path in named for source in _sources(path) if source.is_dir()])
+    runs = [source for _, path in named for source in _sources(path) if source.is_dir()]
+    _require_same_tasks(runs)
     arms: list[Arm] = []
     for label, (_, path) in zip(labels, named, strict=True):
         arms.append(read_arm(path, label, choice))
         choice = choice._replace(split=choice.split or arms[0].split)
     _require_same_steps(arms, choice.metric)
+    if told := _played_otherwise(runs):
+        arms[0] = arms[0]._replace(notes=(*arms[0].notes, told))
     return arms
 
 
@@ -142,15 +145,29 @@ def _require_same_steps(arms: Sequence[Arm], metric: str) -> None:
 
 def _require_same_tasks(runs: Sequence[Path]) -> None:
     """An id says nothing of the settings that its task was made with."""
-    for run in runs[1:]:
-        first, other = (_world(Run.open(one).config) for one in (runs[0], run))
-        if first != other:
-            key = next(key for key in {**first, **other} if first.get(key) != other.get(key))
-            values = f"{key} {first.get(key)} and {other.get(key)}"
-            raise UsageError(
-                f"{runs[0]} and {run} have other tasks under the same ids ({values})",
-                "measure both policies in one environment, see Two checkpoints of your own in docs/comparing.md",
-            )
+    if other := _first_other(runs, _world):
+        run, values = other
+        raise UsageError(
+            f"{runs[0]} and {run} have other tasks under the same ids ({values})",
+            "measure both policies in one environment, see Two checkpoints of your own in docs/comparing.md",
+        )
+
+
+def _played_otherwise(runs: Sequence[Path]) -> str | None:
+    other = _first_other(runs, _way_of_playing)
+    return other and f"{runs[0]} and {other[0]} play the tasks in two ways ({other[1]}), not only by two policies."
+
+
+def _first_other(
+    runs: Sequence[Path], settings_of: Callable[[Config], Mapping[str, object]]
+) -> tuple[Path, str] | None:
+    """The first run whose settings are not those of the first run, and a setting that differs."""
+    found = [settings_of(Run.open(run).config) for run in runs]
+    for run, other in zip(runs[1:], found[1:], strict=True):
+        for key in {**found[0], **other}:
+            if found[0].get(key) != other.get(key):
+                return run, f"{key} {found[0].get(key)} and {other.get(key)}"
+    return None
 
 
 def _world(config: Config) -> dict[str, object]:
@@ -158,6 +175,15 @@ def _world(config: Config) -> dict[str, object]:
     if config.environment.name == "toolbox":
         return found | {f"toolbox.{key}": value for key, value in config.toolbox.model_dump(mode="json").items()}
     return found | {"environment.settings": config.environment.settings}
+
+
+def _way_of_playing(config: Config) -> dict[str, object]:
+    """Where the tasks stay the same."""
+    chosen = config.environment
+    if chosen.name != "code":
+        return {}
+    own = ("tries",) if chosen.answer == "definition" else ("harness", "max_steps")
+    return {f"environment.{key}": getattr(chosen, key) for key in ("answer", *own, "completion_tokens")}
 
 
 def _named(argument: str) -> tuple[str | None, Path]:

@@ -6,15 +6,16 @@ stay when the other run is deleted or goes on. All others are copied.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
 from composer_replication.config import Config
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.llm.ledger import inherit
 from composer_replication.runs import NEXT_COMMAND, Run
 from composer_replication.settings import differences
@@ -28,15 +29,23 @@ REPLACED_WHOLE = (".zst", ".safetensors")
 PASSING = (UNFINISHED, "checkpoint-*", ".*")
 
 
-def fork(run: Run, path: Path, config: Config, keep: Iterable[str], changes: Sequence[str]) -> int:
-    """The folder appears whole or not at all. Tells the number of inherited answers."""
+def fork(
+    run: Run,
+    path: Path,
+    config: Config,
+    keep: Iterable[str],
+    changes: Sequence[str],
+    more: Mapping[str, str] | None = None,
+) -> int:
+    """The folder appears whole or not at all. Tells the number of inherited answers. `more` is what else its manifest
+    says of its origin."""
     if path.exists():
         raise UsageError(f"{path} exists", "choose another folder for the new run")
     path.parent.mkdir(parents=True, exist_ok=True)
     building = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        origin = {"forked_from": {"run": str(run.path), "config_hash": run.config.hash, "changes": list(changes)}}
-        Run.start(building, config, origin)
+        origin = {"run": str(run.path), "config_hash": run.config.hash, "changes": list(changes), **(more or {})}
+        Run.start(building, config, {"forked_from": origin})
         for noun in keep:
             shutil.copytree(
                 run.stage(noun).path,
@@ -57,14 +66,29 @@ def fork(run: Run, path: Path, config: Config, keep: Iterable[str], changes: Seq
 
 
 def fork_at(run: Run, checkpoint: Path) -> Run:
-    """The run up to its training, to end that at the checkpoint; the one beside it, where it was made before."""
+    """The run up to its training, to end that at the checkpoint; the one beside it, where it was made of the same
+    weights before."""
     whole = run.path.resolve()
-    path = whole.with_name(f"{whole.name}-{checkpoint.name}")
+    path, weights = whole.with_name(f"{whole.name}-{checkpoint.name}"), _digest_of_weights(checkpoint)
     if not path.exists():
         before_training = takewhile(lambda noun: noun != "training", NEXT_COMMAND)
         earlier = [noun for noun in before_training if run.stage(noun).is_done]
-        fork(run, path, run.config, earlier, [checkpoint.name])
-    return Run.start(path, run.config)
+        fork(run, path, run.config, earlier, [checkpoint.name], {"weights": weights})
+    ended = Run.start(path, run.config)
+    if ended.origin.get("forked_from", {}).get("weights") != weights:
+        raise UsageError(
+            f"{path} is of another training: {checkpoint} holds other weights than it was made of",
+            f"move {quoted(path)} elsewhere or delete it, then run the same command",
+        )
+    return ended
+
+
+def _digest_of_weights(checkpoint: Path) -> str:
+    found = hashlib.sha256()
+    for path in sorted(checkpoint.glob("*.safetensors")):
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
 
 
 def measured_passes(run: Run) -> int:
