@@ -7,22 +7,37 @@ import re
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.util.matching import patfilter
 
 import composer_replication.config  # noqa: F401  before autodoc, which loads modules in a way of its own
 
-SECTIONS = {
-    "Start": [
-        *("docs/quickstart", "docs/your-sessions", "docs/your-repository", "docs/from-python"),
-        "docs/own-environment",
-        *("docs/reference", "docs/reference-*", "docs/glossary"),
+DOCS = {
+    "Start": ["quickstart", "your-sessions", "your-repository", "from-python", "own-environment", "glossary"],
+    "What is known": ["evidence", "evidence-details", "results", "results-details", "recipe", "benchmarks", "promises"],
+    "Sessions": ["ingestion", "scale", "sites", "hints", "long-sessions"],
+    "Teachers": ["teachers", "replay", "pairs"],
+    "Environments": ["environments", "toolbox", "foreign-environments"],
+    "Code tasks": [
+        *("code-tasks", "generators", "grading", "cheats", "sandbox", "serving", "harness", "code-tasks-measured"),
     ],
-    "Pages": ["docs/[!s]*", "docs/s*", "docs/engines/*"],
+    "The monitor": ["monitor", "monitor-measured"],
+    "Training": [
+        "training",
+        "rollouts",
+        "models",
+        "plan",
+        "training-cost",
+        "several-processes",
+        "engines",
+        "engines/*",
+    ],
+    "Looking and comparing": ["viewer", "comparing", "artefacts", "queries", "tables"],
+    "Reference": ["configuration", "reference", "reference-*"],
+}
+SECTIONS = {
+    **{title: [f"docs/{page}" for page in pages] for title, pages in DOCS.items()},
     "Runs that were made": [
-        "docs/results",
-        "experiments/*/README",
-        "experiments/*",
-        "recipes/README",
-        "recipes/*/README",
+        *("experiments/README", "experiments/*", "experiments/*/README", "recipes/README", "recipes/*/README"),
     ],
     "Inside": ["CONTRIBUTING", "SECURITY", "CHANGELOG", "design/*", "benchmarks/README"],
     "Raw": [
@@ -32,6 +47,7 @@ SECTIONS = {
         "tests/golden/templates/SOURCES",
     ],
 }
+"""A page stands in the first section that names it, and nowhere else; Sphinx warns of one that stands in none."""
 
 # Arguments that mean the same wherever they occur, or wherever they have this type, for functions whose docstring does
 # not name them.
@@ -145,16 +161,19 @@ suppress_warnings = ["misc.highlighting_failure", "toc.no_title", "myst.header"]
 def add_contents(app, name, source):
     """The README is the first page; on GitHub it needs no table of contents."""
     if name == root_doc:
-        for title, pages in SECTIONS.items():
-            entries = "\n".join(f"/{page}" for page in pages)
-            source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {title}\n\n{entries}\n```\n"
+        left = sorted(app.env.found_docs)
+        for title, patterns in SECTIONS.items():
+            pages = [page for pattern in patterns for page in patfilter(left, pattern)]
+            left = [page for page in left if page not in pages]
+            entries = "\n".join(f"/{page}" for page in dict.fromkeys(pages))
+            source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{entries}\n```\n"
 
 
 def titles_of(toc):
-    """A page's contents without its headings, which the list of all pages leaves out; its own lists of pages stay."""
+    """A page's first heading, as the list of all pages needs no other; its own lists of pages stay."""
     if next(toc.findall(addnodes.toctree), None):
         return toc
-    return nodes.bullet_list("", *(nodes.list_item("", item[0].deepcopy()) for item in toc))
+    return nodes.bullet_list("", *(nodes.list_item("", item[0].deepcopy()) for item in toc[:1]))
 
 
 def list_pages_quickly(app, name, template, context, doctree):

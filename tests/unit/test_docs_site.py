@@ -75,6 +75,16 @@ def test_no_page_needs_a_network_and_every_link_leads_somewhere(site):
                 assert parts.fragment in site[there].anchors, f"{page.name}: {target}"
 
 
+def test_the_list_of_pages_has_each_page_once(site):
+    page = next(page for page in site if page.name == "evidence.html")
+    tree = page.read_text().split('class="sidebar-tree"')[1].split("</nav>")[0].split("</aside>")[0]
+    shown = [(page.parent / target).resolve() for target in re.findall(r'<a [^>]*href="([^"#]+)', tree)]
+    assert len(shown) == len(set(shown))
+    written = {path.relative_to(ROOT).with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
+    folder = page.parents[1]
+    assert written - {path.relative_to(folder).with_suffix("") for path in shown} == {Path("docs/evidence")}
+
+
 def listed(module, kind):
     """The names that an `automodule` with these options shows, or leaves out."""
     names = re.search(rf":{kind}: *(.*(?:\n {{4,}}.*)*)", MODULES[module])
