@@ -1,4 +1,4 @@
-"""The registered tests and README.md from results/seed-*.json.
+"""The registered tests and README.md from results/seed-*.json, and the alarms from results/alarm.json.
 
 recompose experiment rebuild experiments/017-stored-teacher
 """
@@ -54,10 +54,22 @@ def main() -> None:
     lost = sum(live < start for live, start in zip(success["live-60"], success["start"], strict=True))
     tables = {"registered": tests, "success": levels, "by_seed": success}
     write_atomically(RESULTS / "tables.json", json.dumps(tables, indent=1) + "\n")
+    readings = json.loads((RESULTS / "alarm.json").read_text())
+    alarms = {
+        teacher: [one["alarm_at"] for one in of_seeds.values() if one["alarm_at"] is not None]
+        for teacher, of_seeds in readings.items()
+    }
     drawn = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True)
     drawn.filters |= {"level": level, "points": points}
     told = drawn.get_template("README.md.jinja").render(
-        tests=tests, success=levels, falls=falls, lost=lost, teachers=TEACHERS, lengths=LENGTHS, seeds=len(SEEDS)
+        tests=tests,
+        success=levels,
+        falls=falls,
+        lost=lost,
+        teachers=TEACHERS,
+        lengths=LENGTHS,
+        seeds=len(SEEDS),
+        alarms=alarms,
     )
     write_atomically(HERE / "README.md", wrapped(told))
     print(told)

@@ -42,13 +42,9 @@ def run_seed(seed: int) -> None:
         return
     folder = Path(tempfile.mkdtemp())
     try:
-        base, settings = folder / "base", folder / "settings.toml"
-        settings.write_text(f"seed = {seed}\n[ingestion]\nrollouts = 192\n")
-        recompose("ingest", "--run", base, "--config", settings)
-        for verb in ("sites", "hint"):
-            recompose(verb, base)
+        base = stored_traces(folder, seed)
         found = {
-            f"{teacher}-{steps}": trained(base, folder / f"{teacher}-{steps}", teacher, steps)
+            f"{teacher}-{steps}": measured(trained(base, folder / f"{teacher}-{steps}", teacher, steps))
             for teacher in TEACHERS
             for steps in LENGTHS
         }
@@ -60,12 +56,25 @@ def run_seed(seed: int) -> None:
     print(f"seed {seed}: " + ", ".join(f"{name} {sum(tasks) / len(tasks):.3f}" for name, tasks in solved.items()))
 
 
-def trained(base: Path, run: Path, teacher: str, steps: int) -> dict[str, list[int]]:
-    """By phase: 1 for each held-out task that was solved."""
+def stored_traces(folder: Path, seed: int) -> Path:
+    base, settings = folder / "base", folder / "settings.toml"
+    settings.write_text(f"seed = {seed}\n[ingestion]\nrollouts = 192\n")
+    recompose("ingest", "--run", base, "--config", settings)
+    for verb in ("sites", "hint"):
+        recompose(verb, base)
+    return base
+
+
+def trained(base: Path, run: Path, teacher: str, steps: int) -> Path:
     channel = f'channels=[{{name="sdpo",weight=1.0,teacher="{teacher}"}}]'
     changes = [*STORED_ALONE, f"training.steps={steps}", channel]
     recompose("fork", base, run, *(word for change in changes for word in ("--set", change)))
     recompose("train", run)
+    return run
+
+
+def measured(run: Path) -> dict[str, list[int]]:
+    """By phase: 1 for each held-out task that was solved."""
     recompose("evaluate", run)
     outcomes = Run.open(run).stage("evaluation").read(TaskOutcome)
     return {phase: [int(one.reward == 1) for one in outcomes if one.phase == phase] for phase in ("before", "after")}

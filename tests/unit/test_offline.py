@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -18,7 +19,8 @@ from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerDataCollator
 from composer_replication.training.planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
-from composer_replication.training.stored.examples import TraceExample, build_examples
+from composer_replication.training.stored import untaught
+from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample, build_examples
 from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages, why_no_advantage
 from composer_replication.training.stored.sessions import RenderedSessions
 from composer_replication.training.train import train
@@ -44,6 +46,71 @@ def test_training_needs_no_rollouts_and_can_go_on(new_policy, examples, tmp_path
     resumed = new_policy()
     assert train(resumed, CONFIG, open_toolbox(CONFIG), examples, tmp_path / "stopped", Silent()) == steps
     assert all(map(torch.equal, policy.model.parameters(), resumed.model.parameters()))
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def shifts(folder):
+    return {
+        line["step"]: line["untaught/shift"] for line in lines_of(folder / "metrics.jsonl") if "untaught/shift" in line
+    }
+
+
+def test_turns_that_no_site_is_about_are_compared_with_the_start(new_policy, examples, tmp_path):
+    examples = [replace(example, sites=example.sites[:1]) for example in examples]
+    config = CONFIG.model_copy(update={"training": CONFIG.training.model_copy(update={"steps": 6})})
+    train(new_policy(), config, open_toolbox(config), examples, tmp_path / "straight", Silent())
+    with pytest.raises(Interrupted):
+        train(new_policy(), config, open_toolbox(config), examples, tmp_path / "stopped", StopsAt(3))
+    train(new_policy(), config, open_toolbox(config), examples, tmp_path / "stopped", Silent())
+    found = shifts(tmp_path / "straight")
+    assert found.keys() == {3, 5} and all(found.values())
+    assert shifts(tmp_path / "stopped") == found
+
+
+def test_a_policy_that_unlearns_these_turns_raises_an_alarm(new_policy, tmp_path):
+    """Preferences push down what a trace has outside of its sites."""
+    ids = [3, *range(5, 25)]
+    pair = PairTokens(ids[:11], chosen=[7, 3], rejected=ids[11:])
+    example = TraceExample(ids, [0] * 11 + [1] * 10, 0.0, pairs=[pair], trace_id="t")
+    training = CONFIG.training.model_copy(update={"learning_rate": 0.1, "rate_warmup_steps": 0})
+    config = CONFIG.model_copy(update={"training": training})
+    train(new_policy(), config, open_toolbox(config), [example] * 2, tmp_path / "training", Silent())
+    (alarm,) = [line for line in lines_of(tmp_path / "training" / "alarms.jsonl") if line["name"] == "untaught_turns"]
+    assert alarm["value"] > alarm["threshold"] and f"lost {alarm['value']:.2f} nats per token" in alarm["sentence"]
+
+
+def test_what_is_read_again_was_written_by_the_actor_outside_of_all_sites(new_policy):
+    ids = list(range(5, 45))
+    own = [0] * 8 + [1] * 6 + [0] * 4 + [1] * 10 + [0] * 2 + [1] * 3 + [0] * 7
+    first = TraceExample(ids, own, 0.0, sites=[SiteTokens(8, 14, [])])
+    site_alone = replace(first, response_mask=own[:14] + [0] * 26)
+    short_alone = replace(first, response_mask=[0] * 30 + own[30:])
+    asked = []
+
+    def logprob(model, context, turn):
+        asked.append((list(context), list(turn)))
+        return -10.0 * len(asked)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(untaught, "turn_logprob", logprob)
+        turns = untaught.UntaughtTurns(new_policy().model, [site_alone, first, short_alone])
+        assert asked == [(ids[:18], ids[18:28])]
+        shifts = [turns.shift(new_policy().model, step, steps=100) for step in (0, 4, 5, 5, 6, 10)]
+        assert shifts == [None, None, -1.0, None, None, -2.0]
+        assert untaught.UntaughtTurns(new_policy().model, [site_alone]).shift(None, step=5, steps=100) is None
+
+
+def test_turns_to_read_again_are_few_and_from_all_over_the_data(new_policy):
+    examples = [TraceExample([number] * 600, [0] * 300 + [1] * 300, 0.0) for number in range(40)]
+    with pytest.MonkeyPatch.context() as patched:
+        asked = []
+        patched.setattr(untaught, "turn_logprob", lambda model, context, turn: asked.append((context, turn)) or 0.0)
+        untaught.UntaughtTurns(new_policy().model, examples)
+    assert [context[0] for context, _ in asked] == list(range(0, 40, 5))
+    assert {(len(context), len(turn)) for context, turn in asked} == {(untaught.CONTEXT_TOKENS, untaught.MOST_TOKENS)}
 
 
 TEACHERS = {

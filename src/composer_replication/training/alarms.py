@@ -35,6 +35,8 @@ class Thresholds:
     """A repetition or truncation rate below this is never an alarm, whatever it was at the start."""
     kl_nats: float = 1.0
     chosen_drop_nats: float = 2.0
+    untaught_drop_nats: float = 0.4
+    """Per token."""
     tool_use_share: float = 0.5
     capped_measurements: int = 20
     empty_hint_nats: float = 1e-4
@@ -187,6 +189,16 @@ def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
     return _above(-shift, limits.chosen_drop_nats, limits, sentence)
 
 
+def untaught_turns(history: History, limits: Thresholds) -> Reading | None:
+    if (shift := history.last("untaught/shift", 1)) is None:
+        return None
+    sentence = (
+        f"turns that no error site is about lost {-shift[0]:.2f} nats per token since the start: the policy unlearns "
+        "what it could. Fewer steps, a smaller learning rate, or a teacher that is not live may help" + MEASURE
+    )
+    return _above(-shift[0], limits.untaught_drop_nats, limits, sentence)
+
+
 RUN = "<RUN>"
 """Stands in a sentence for the run's folder."""
 SHOW = f"; `recompose show {RUN}` shows rollouts"
@@ -318,6 +330,7 @@ CHECKS: dict[str, Check] = {
     "no_advantage": no_advantage,
     "advantage_lost": advantage_lost,
     "reward_fell": reward_fell,
+    "untaught_turns": untaught_turns,
 }  # fmt: skip
 
 
