@@ -118,7 +118,7 @@ def test_pairs_tell_their_funnel_and_their_signal(run, replayed):
     assert sum(row["states"] for row in report["gate"].values()) == replayed["states"]
     signal = report["signal"]
     assert set(signal) == {"reference", "margin", "distance", "meets_threshold", "left_out", "threshold"}
-    assert set(signal["distance"]) == {"mean", "lo", "hi", "n"}
+    assert set(signal["distance"]) == {"mean", "lo", "hi", "n", "traces"}
     assert signal["margin"]["n"] == report["pairs"] - signal["left_out"] > 0
     assert signal["distance"]["lo"] <= signal["distance"]["mean"] <= signal["distance"]["hi"]
     assert signal["meets_threshold"] is False and report["pairs_per_trace"] < 5

@@ -151,14 +151,14 @@ def test_the_signal_as_a_person_reads_it(sampled, capsys):
     interval = {"mean": 1.5, "lo": -0.25, "hi": 3.0, "n": 9}
     signal = {
         "reference": "policy", "margin": interval, "distance": None, "meets_threshold": False, "left_out": 2,
-        "threshold": {"pairs_per_trace": 5.0, "distance_lo": 0.0},
+        "threshold": {"pairs_per_trace": 5.0, "distance_lo": 0.0, "traces": 5},
     }  # fmt: skip
     show_report({**pair_report(sampled, None, Silent()), "signal": signal})
     assert capsys.readouterr().out.splitlines()[-4:] == [
         "  margin          +1.50 [-0.25, +3.00], n 9: chosen over rejected, nats under policy",
         "  distance        –: from re-matched pairs, nats under policy",
         "  left out        2 pairs that are too long for it",
-        "  threshold       not met: at least 5 pairs per trace and a distance above 0",
+        "  threshold       not met: at least 5 pairs per trace and a distance above 0, over 5 traces",
     ]
 
 

@@ -197,21 +197,26 @@ def test_a_kind_with_one_choice_has_no_random_pairs():
     assert distance is None
 
 
-def test_the_origins_threshold():
-    traces = [actor_trace()]
-    pairs = [pair.model_copy(update={"trace_id": "t"}) for pair in many_pairs(6)]
+def test_the_origins_threshold_and_that_one_trace_cannot_meet_it():
+    trace = actor_trace()
+    traces = [trace.model_copy(update={"trace_id": f"t{number}"}) for number in range(5)]
+    replies = [reply.model_copy(update={"trace_id": one.trace_id}) for one in traces for reply in ballot(X, X)]
 
     def knows(pair, message):
         return -1.0 if message == pair.chosen else -3.0
 
-    def met(pairs, logprob):
+    def met(pairs, logprob, per_trace=6):
+        pairs = [pair.model_copy(update={"trace_id": f"t{i // per_trace}"}) for i, pair in enumerate(pairs)]
         margin, distance = distance_from_random(pairs, logprob)
-        report = signal_report(traces, ballot(X, X), pairs, {})
+        asked = {pair.trace_id for pair in pairs}
+        report = signal_report(traces, [reply for reply in replies if reply.trace_id in asked], pairs, {})
         return report.model_copy(update={"margin": margin, "distance": distance}).meets_threshold
 
-    assert met(pairs, knows)
-    assert not met(pairs, lambda pair, message: -1.0)
-    assert not met(pairs[:4], knows)
+    assert met(many_pairs(30), knows)
+    assert not met(many_pairs(30), lambda pair, message: -1.0)
+    assert not met(many_pairs(20), knows, per_trace=4)
+    assert not met(many_pairs(24), knows)
+    assert not met(many_pairs(6), knows)
 
 
 def test_the_report_needs_no_heavy_library():

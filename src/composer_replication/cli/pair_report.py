@@ -10,7 +10,7 @@ from composer_replication.environments.opening import open_environment
 from composer_replication.pairs.calibrate import is_right
 from composer_replication.pairs.card import style_gap
 from composer_replication.pairs.degenerate import degenerate_pairs
-from composer_replication.pairs.signal import MIN_PAIRS_PER_TRACE, SignalReport, distance_from_random, signal_report
+from composer_replication.pairs.signal import THRESHOLD, SignalReport, distance_from_random, signal_report
 from composer_replication.pipeline import ensure_policy
 from composer_replication.progress import Progress
 from composer_replication.records import Message, PreferencePair, TeacherReply, Trace
@@ -91,7 +91,7 @@ def _signal(
         "reference": reference,
         **report.model_dump(include=SIGNAL_FIELDS),
         "left_out": len(pairs) - len(measured),
-        "threshold": {"pairs_per_trace": MIN_PAIRS_PER_TRACE, "distance_lo": 0.0},
+        "threshold": THRESHOLD,
     }
 
 
@@ -153,9 +153,9 @@ def _show_signal(signal: Mapping[str, Any]) -> None:
         print(f"  {name:<15} {value}: {what}, nats under {signal['reference']}")
     if signal["left_out"]:
         print(f"  left out        {signal['left_out']} pairs that are too long for it")
-    least = signal["threshold"]["pairs_per_trace"]
-    verdict = "met" if signal["meets_threshold"] else "not met"
-    print(f"  threshold       {verdict}: at least {least:.0f} pairs per trace and a distance above 0")
+    least, verdict = signal["threshold"], "met" if signal["meets_threshold"] else "not met"
+    asked = f"{least['pairs_per_trace']:.0f} pairs per trace and a distance above 0, over {least['traces']} traces"
+    print(f"  threshold       {verdict}: at least {asked}")
 
 
 def _gaps(style: Mapping[str, Mapping[str, float]]) -> list[str]:

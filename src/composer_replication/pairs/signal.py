@@ -27,7 +27,8 @@ from composer_replication.records import (
 from .canonical import parse_action
 from .vote import Chamber, vote
 
-MIN_PAIRS_PER_TRACE = 5.0
+THRESHOLD = {"pairs_per_trace": 5.0, "distance_lo": 0.0, "traces": 5}
+"""The last is ours: an interval over fewer says nothing, and over one it has no width."""
 AGREED = ("paired", "agrees_with_actor", "policy_agrees", "no_sample_differs", "low_precision")
 """Ends of a state at which the teachers agreed on an action."""
 LogProb = Callable[[PreferencePair, Message], float]
@@ -41,6 +42,7 @@ class Interval(Record):
     lo: float
     hi: float
     n: int
+    traces: int
 
 
 class TeacherRecord(Record):
@@ -87,7 +89,9 @@ class SignalReport(Record):
     @computed_field
     @property
     def meets_threshold(self) -> bool:
-        return self.pairs_per_trace >= MIN_PAIRS_PER_TRACE and self.distance is not None and self.distance.lo > 0
+        distance = self.distance
+        is_far = distance and distance.lo > THRESHOLD["distance_lo"] and distance.traces >= THRESHOLD["traces"]
+        return bool(is_far) and self.pairs_per_trace >= THRESHOLD["pairs_per_trace"]
 
 
 def signal_report(
@@ -174,7 +178,8 @@ def _bootstrap(values: Sequence[tuple[str, float]], seed: int, resamples: int = 
     totals = table[drawn].sum(1)
     means = totals[:, 0] / totals[:, 1]
     lo, hi = np.quantile(means, (0.025, 0.975))
-    return Interval(mean=float(table[:, 0].sum() / len(values)), lo=float(lo), hi=float(hi), n=len(values))
+    mean = float(table[:, 0].sum() / len(values))
+    return Interval(mean=mean, lo=float(lo), hi=float(hi), n=len(values), traces=len(table))
 
 
 def _ballots(
