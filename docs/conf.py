@@ -161,6 +161,7 @@ suppress_warnings = ["misc.highlighting_failure", "toc.no_title", "myst.header"]
 def add_contents(app, name, source):
     """The README is the first page; on GitHub it needs no table of contents."""
     if name == root_doc:
+        app.env.note_reread()  # a page may come or go
         left = sorted(app.env.found_docs)
         for title, patterns in SECTIONS.items():
             pages = [page for pattern in patterns for page in patfilter(left, pattern)]

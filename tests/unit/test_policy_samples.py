@@ -204,7 +204,7 @@ def test_the_log_probability_of_a_turn_is_the_sum_over_its_tokens(tiny):
     for place, token in enumerate(turn):
         logits = tiny.model(torch.tensor([[*context, *turn[:place]]])).logits[0, -1]
         total += float(logits.log_softmax(-1)[token])
-    assert turn_logprob(tiny.model, context, turn) == pytest.approx(total, abs=1e-4)
+    assert turn_logprob(tiny, context, turn) == pytest.approx(total, abs=1e-4)
 
 
 def test_error_states_are_sampled_first_and_the_others_in_an_order_that_stays():

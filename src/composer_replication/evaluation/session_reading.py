@@ -67,7 +67,7 @@ class SessionReader:
             value = float(reason is not None)
         else:
             # Per token, so that long turns do not decide; all behind the same context.
-            likely = [turn_logprob(self._policy.model, shown.context, ids) / len(ids) for ids in shown.actions]
+            likely = [turn_logprob(self._policy, shown.context, ids) / len(ids) for ids in shown.actions]
             value = likely[0] - sum(likely[1:])
         return TurnMeasure(
             measure=one.measure,

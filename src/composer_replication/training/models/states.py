@@ -14,6 +14,8 @@ from transformers import masking_utils
 from composer_replication.errors import UsageError
 from composer_replication.losses import hidden_logprobs
 
+from .loading import Policy
+
 
 class Head(NamedTuple):
     weight_VH: Tensor
@@ -112,8 +114,8 @@ def sent(values: Tensor, device: Any) -> Tensor:
 
 
 @torch.no_grad()
-def turn_logprob(model: Any, context: Sequence[int], turn: Sequence[int]) -> float:
+def turn_logprob(policy: Policy, context: Sequence[int], turn: Sequence[int]) -> float:
     """Sum of the log-probabilities of the turn's tokens, at temperature 1. Logits exist for these tokens alone."""
-    ids_1T = torch.tensor([[*context, *turn]], device=model.device)
-    hidden_NH = last_hidden(model, ids_1T)[0, len(context) - 1 : -1]
-    return float(output_head(model).logprobs(hidden_NH, ids_1T[0, len(context) :]).sum())
+    ids_1T = torch.tensor([[*context, *turn]], device=policy.model.device)
+    hidden_NH = last_hidden(policy.model, ids_1T)[0, len(context) - 1 : -1]
+    return float(output_head(policy.model).logprobs(hidden_NH, ids_1T[0, len(context) :]).sum())
