@@ -139,15 +139,17 @@ class TestReading:
             compared([several, write_run(tmp_path / "f", [0.0] * 3, [1.0] * 3, seed=1, toolbox={"vague_rate": 0.5})])
 
     def test_runs_that_play_the_same_tasks_in_two_ways_are_told_so(self, tmp_path):
-        def run(name, **environment):
-            settings = {"name": "code", **environment}
-            return write_run(tmp_path / name, [0.0] * 3, [1.0, 0.0, 1.0], seed=0, environment=settings)
+        def run(name, training=None, **environment):
+            settings = {"environment": {"name": "code", **environment}, "training": training or {}}
+            return write_run(tmp_path / name, [0.0] * 3, [1.0, 0.0, 1.0], seed=0, **settings)
 
         agent, block = run("agent"), run("block", answer="definition", tries=1)
         (told,) = [note for note in compared([agent, block]).notes if "in two ways" in note]
         assert "(environment.answer agent and definition), not only by two policies" in told
         more_tries = compared([block, run("thrice", answer="definition", tries=3)]).notes
         assert any("(environment.tries 1 and 3)" in note for note in more_tries)
+        cut = compared([agent, run("cut", training={"max_turn_tokens": 9})]).notes
+        assert any("(training.max_turn_tokens" in note for note in cut)
         busier = compared([block, run("busier", answer="definition", tries=1, max_steps=9, concurrency=2)]).notes
         assert not any("in two ways" in note for note in busier)
 

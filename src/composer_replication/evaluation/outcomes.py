@@ -180,10 +180,14 @@ def _world(config: Config) -> dict[str, object]:
 def _way_of_playing(config: Config) -> dict[str, object]:
     """Where the tasks stay the same."""
     chosen = config.environment
+    found: dict[str, object] = {
+        "training.max_turn_tokens": config.training.max_turn_tokens,
+        "model.chat_template_kwargs": config.model.chat_template_kwargs,
+    }
     if chosen.name != "code":
-        return {}
+        return found
     own = ("tries",) if chosen.answer == "definition" else ("harness", "max_steps")
-    return {f"environment.{key}": getattr(chosen, key) for key in ("answer", *own, "completion_tokens")}
+    return found | {f"environment.{key}": getattr(chosen, key) for key in ("answer", *own, "completion_tokens")}
 
 
 def _named(argument: str) -> tuple[str | None, Path]:

@@ -75,9 +75,11 @@ def fork_at(run: Run, checkpoint: Path) -> Run:
         earlier = [noun for noun in before_training if run.stage(noun).is_done]
         fork(run, path, run.config, earlier, [checkpoint.name], {"weights": weights})
     ended = Run.start(path, run.config)
-    if ended.origin.get("forked_from", {}).get("weights") != weights:
+    made_of = ended.origin.get("forked_from", {}).get("weights")
+    if made_of != weights:
+        why = f"{checkpoint} holds other weights than it was made of" if made_of else "it does not say of what weights"
         raise UsageError(
-            f"{path} is of another training: {checkpoint} holds other weights than it was made of",
+            f"{path} may be of another training: {why}",
             f"move {quoted(path)} elsewhere or delete it, then run the same command",
         )
     return ended
