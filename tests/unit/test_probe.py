@@ -42,6 +42,15 @@ def test_a_kind_is_useful_when_the_hint_makes_a_tenth_more_turns_right():
     assert told["right"]["plain"]["lo"] is None and every.model_dump()["gap"]["lo"] > 0
 
 
+def test_sites_of_one_task_do_not_count_as_many():
+    """Four tasks, of which one alone is helped at each of its eight sites."""
+    lines = [line for site in range(32) for line in tried(site, "type_error", 0.0, float(site % 4 == 0))]
+    alone = gaps(lines)[0].gap
+    together = gaps([line.model_copy(update={"task_id": f"task {line.site % 4}"}) for line in lines])[0]
+    assert (together.sites, together.gap.n, together.gap.mean) == (32, 4, alone.mean)
+    assert alone.lo > 0.1 and together.gap.lo == 0.0 and together.gap.hi > alone.hi
+
+
 def site_of(config, index=0):
     """The first turn of a task, after which everything is still open."""
     task = make_task(config.toolbox, "train", index)

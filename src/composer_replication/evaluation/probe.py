@@ -23,7 +23,8 @@ from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Progress, Silent
 from composer_replication.records import JsonObject, StoredRecord
 
-from .stats import Said, mean_interval, paired_difference
+from .resampling import bootstrap
+from .stats import Estimate, Said, mean_interval, paired_difference
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +51,8 @@ class Tried(StoredRecord):
     tries: int
     accepted: float
     right: float
+    task_id: str = ""
+    """Of the site; not known of what was tried before 2026-11-19."""
 
 
 class KindGap(StoredRecord):
@@ -60,7 +63,7 @@ class KindGap(StoredRecord):
     accepted: dict[str, Said]
     right: dict[str, Said]
     gap: Said
-    """Right with the hint minus right without, paired by site."""
+    """Right with the hint minus right without, paired by site; its interval draws tasks, and `n` counts them."""
     sham_gap: Said
     accepted_gap: Said
     useful: bool
@@ -124,6 +127,7 @@ def probe_hints(
             tries=tries,
             accepted=fmean(accepted for accepted, _ in verdicts),
             right=fmean(right for _, right in verdicts),
+            task_id=found[number].rolled.trace.task_id or "",
         )
         for (number, condition), verdicts in judged.items()
     ]
@@ -150,17 +154,25 @@ def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
     }
     right = {condition: [one.right for one in column] for condition, column in columns.items()}
     accepted = {condition: [one.accepted for one in column] for condition, column in columns.items()}
-    gap = paired_difference(right["plain"], right["hint"])
+    tasks = [one.task_id or str(one.site) for one in columns["plain"]]
+    gap = _difference(right["plain"], right["hint"], tasks)
     return KindGap(
         kind=kind,
         sites=len(columns["plain"]),
         accepted={condition: mean_interval(values) for condition, values in accepted.items()},
         right={condition: mean_interval(values) for condition, values in right.items()},
         gap=gap,
-        sham_gap=paired_difference(right["plain"], right["sham"]),
-        accepted_gap=paired_difference(accepted["plain"], accepted["hint"]),
+        sham_gap=_difference(right["plain"], right["sham"], tasks),
+        accepted_gap=_difference(accepted["plain"], accepted["hint"], tasks),
         useful=gap.mean >= SMALLEST_USEFUL_GAP,
     )
+
+
+def _difference(before: Sequence[float], after: Sequence[float], tasks: Sequence[str]) -> Estimate:
+    """Sites of one task are alike, so where some share one, tasks are drawn."""
+    if len(set(tasks)) == len(tasks):
+        return paired_difference(before, after)
+    return bootstrap([y - x for x, y in zip(before, after, strict=True)], tasks, expanded=True)
 
 
 def _error_sites(
