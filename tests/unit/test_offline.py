@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+import trl
 
 from composer_replication.config import Config, HardwareConfig, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
@@ -18,12 +20,22 @@ from composer_replication.progress import Silent
 from composer_replication.records import Source, Trace, Turn
 from composer_replication.sites import find_sites
 from composer_replication.training import ComposerDataCollator
+from composer_replication.training.models.loading import Policy
+from composer_replication.training.models.states import turn_logprob
+from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
-from composer_replication.training.stored import untaught
-from composer_replication.training.stored.examples import PairTokens, SiteTokens, TraceExample, build_examples
+from composer_replication.training.stored.examples import (
+    REREAD_CONTEXT_TOKENS,
+    PairTokens,
+    RereadTurn,
+    TraceExample,
+    build_examples,
+)
 from composer_replication.training.stored.policy_gradient import StoredPolicy, advantages, why_no_advantage
+from composer_replication.training.stored.reread import RereadTurns
 from composer_replication.training.stored.sessions import RenderedSessions
 from composer_replication.training.train import train
+from tests.notes import Lines
 from tests.unit.test_checkpoints import Interrupted, StopsAt
 from tests.unit.test_replay import failed_trace
 
@@ -53,64 +65,69 @@ def lines_of(path):
 
 
 def shifts(folder):
-    return {
-        line["step"]: line["untaught/shift"] for line in lines_of(folder / "metrics.jsonl") if "untaught/shift" in line
-    }
+    return {line["step"]: line["reread/shift"] for line in lines_of(folder / "metrics.jsonl") if "reread/shift" in line}
 
 
-def test_turns_that_no_site_is_about_are_compared_with_the_start(new_policy, examples, tmp_path):
-    examples = [replace(example, sites=example.sites[:1]) for example in examples]
-    config = CONFIG.model_copy(update={"training": CONFIG.training.model_copy(update={"steps": 6})})
-    train(new_policy(), config, open_toolbox(config), examples, tmp_path / "straight", Silent())
+def with_turn(example, context, ids):
+    return replace(example, reread=RereadTurn(list(context), list(ids)))
+
+
+def test_turns_that_nothing_teaches_are_compared_with_the_start(new_policy, examples, tmp_path):
+    examples = [with_turn(example, example.ids[:9], example.ids[9:15]) for example in examples]
+    config = CONFIG.model_copy(update={"training": CONFIG.training.model_copy(update={"steps": 5})})
+    policy = new_policy()
+    turns = {example.trace_id: example.reread for example in examples}.values()
+
+    def per_token(model):
+        found = [turn_logprob(Policy("", model, policy.tokens), turn.context, turn.ids) for turn in turns]
+        return sum(found) / sum(len(turn.ids) for turn in turns)
+
+    start = per_token(policy.model)
+    train(policy, config, open_toolbox(config), examples, tmp_path / "straight", Silent())
+    found = shifts(tmp_path / "straight")
+    assert found.keys() == {2, 4, 5} and len(turns) > 1
+    assert found[5] == pytest.approx(per_token(policy.model) - start, rel=1e-4) and found[5] != found[4]
     with pytest.raises(Interrupted):
         train(new_policy(), config, open_toolbox(config), examples, tmp_path / "stopped", StopsAt(3))
     train(new_policy(), config, open_toolbox(config), examples, tmp_path / "stopped", Silent())
-    found = shifts(tmp_path / "straight")
-    assert found.keys() == {3, 5} and all(found.values())
     assert shifts(tmp_path / "stopped") == found
 
 
 def test_a_policy_that_unlearns_these_turns_raises_an_alarm(new_policy, tmp_path):
-    """Preferences push down what a trace has outside of its sites."""
+    """Preferences push down what another trace says in the same place."""
     ids = [3, *range(5, 25)]
     pair = PairTokens(ids[:11], chosen=[7, 3], rejected=ids[11:])
     example = TraceExample(ids, [0] * 11 + [1] * 10, 0.0, pairs=[pair], trace_id="t")
     training = CONFIG.training.model_copy(update={"learning_rate": 0.1, "rate_warmup_steps": 0})
     config = CONFIG.model_copy(update={"training": training})
-    train(new_policy(), config, open_toolbox(config), [example] * 2, tmp_path / "training", Silent())
-    (alarm,) = [line for line in lines_of(tmp_path / "training" / "alarms.jsonl") if line["name"] == "untaught_turns"]
+    told = Lines()
+    train(new_policy(), config, open_toolbox(config), [example] * 2, tmp_path / "alone", told)
+    assert any("there is no turn that nothing teaches" in line for line in told.said)
+    assert not shifts(tmp_path / "alone")
+    watched = with_turn(example, ids[:11], ids[11:])
+    train(new_policy(), config, open_toolbox(config), [watched] * 2, tmp_path / "training", Silent())
+    (alarm,) = [line for line in lines_of(tmp_path / "training" / "alarms.jsonl") if line["name"] == "unlearning"]
     assert alarm["value"] > alarm["threshold"] and f"lost {alarm['value']:.2f} nats per token" in alarm["sentence"]
 
 
-def test_what_is_read_again_was_written_by_the_actor_outside_of_all_sites(new_policy):
-    ids = list(range(5, 45))
-    own = [0] * 8 + [1] * 6 + [0] * 4 + [1] * 10 + [0] * 2 + [1] * 3 + [0] * 7
-    first = TraceExample(ids, own, 0.0, sites=[SiteTokens(8, 14, [])])
-    site_alone = replace(first, response_mask=own[:14] + [0] * 26)
-    short_alone = replace(first, response_mask=[0] * 30 + own[30:])
-    asked = []
+class Counted(list):
+    """Rows that may lie on a disk."""
 
-    def logprob(model, context, turn):
-        asked.append((list(context), list(turn)))
-        return -10.0 * len(asked)
+    taken = 0
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(untaught, "turn_logprob", logprob)
-        turns = untaught.UntaughtTurns(new_policy().model, [site_alone, first, short_alone])
-        assert asked == [(ids[:18], ids[18:28])]
-        shifts = [turns.shift(new_policy().model, step, steps=100) for step in (0, 4, 5, 5, 6, 10)]
-        assert shifts == [None, None, -1.0, None, None, -2.0]
-        assert untaught.UntaughtTurns(new_policy().model, [site_alone]).shift(None, step=5, steps=100) is None
+    def __getitem__(self, place):
+        self.taken += 1
+        return super().__getitem__(place)
 
 
 def test_turns_to_read_again_are_few_and_from_all_over_the_data(new_policy):
-    examples = [TraceExample([number] * 600, [0] * 300 + [1] * 300, 0.0) for number in range(40)]
-    with pytest.MonkeyPatch.context() as patched:
-        asked = []
-        patched.setattr(untaught, "turn_logprob", lambda model, context, turn: asked.append((context, turn)) or 0.0)
-        untaught.UntaughtTurns(new_policy().model, examples)
-    assert [context[0] for context, _ in asked] == list(range(0, 40, 5))
-    assert {(len(context), len(turn)) for context, turn in asked} == {(untaught.CONTEXT_TOKENS, untaught.MOST_TOKENS)}
+    rows = [TraceExample([5] * 9, [0] * 9, 0.0, trace_id=f"t{number}") for number in range(10_000)]
+    odd = [with_turn(row, [5], [number]) if number % 2 else row for number, row in enumerate(rows[:200])]
+    model = new_policy().model
+    assert [turn.ids[0] for turn in RereadTurns(model, odd, print).turns] == [1, 25, 51, 75, 101, 125, 151, 175]
+    assert len(RereadTurns(model, [replace(row, trace_id="t") for row in odd], print).turns) == 1
+    without = Counted(rows)
+    assert RereadTurns(model, without, print).turns == [] and without.taken < 200
 
 
 TEACHERS = {
@@ -295,6 +312,49 @@ def test_sites_of_ingested_traces_are_rendered(new_policy):
     short, skipped = render_examples(policy, [trace], sites, hints, [], 8)
     assert not short
     assert skipped == {"site_too_long": len(hints)}
+
+
+def test_the_turn_to_read_again_is_a_good_one_of_the_session_also_behind_a_window(chatml_tokenizer):
+    tokenizer, short = chatml_tokenizer("<|pad|>"), failed_trace(0)
+    tokenizer.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text()
+    opening, bad, good = short.messages[:2], short.messages[2:4], short.messages[6:8]
+    messages, turns = list(opening), []
+    for number in range(8):
+        first, second = bad if number in (0, 7) else good
+        call = {**first["tool_calls"][0], "id": f"c{number}"}
+        turns.append(short.turns[0].model_copy(update={"start": len(messages), "end": len(messages) + 2}))
+        messages += [{**first, "tool_calls": [call]}, {**second, "tool_call_id": f"c{number}"}]
+    trace = short.model_copy(update={"messages": tuple(messages), "turns": tuple(turns)})
+    sites = {site.site_id: site for site in find_sites(trace)}
+    (hint,) = (one for one in write_hints({trace.trace_id: trace}, sites.values(), 96).hints if sites[one.site_id].turn)
+    policy = Policy("qwen", None, ChatTokens(tokenizer))
+    (whole,), _ = render_examples(policy, [trace], sites, [hint], [], 4096)
+    (window,), _ = render_examples(policy, [trace], sites, [hint], [], len(whole.ids) - 100)
+    assert (whole.cut.turns, window.cut.turns > 0) == (0, True)
+    for example in (whole, window):
+        said, before = map(tokenizer.decode, (example.reread.ids, example.reread.context))
+        assert said.startswith("<tool_call>") and "read_file" in said and "nope" not in said
+        assert len(example.reread.context) == REREAD_CONTEXT_TOKENS and before.endswith("assistant\n")
+
+
+def test_what_is_taught_in_any_way_is_not_read_again(stored, tiny_tokens):
+    def reread(hints, pairs, advantage=0.0):
+        made = dict.fromkeys((row.trace_id for row in stored.rows), advantage)
+        found, _ = build_examples(tiny_tokens, stored.rows, stored.sites, hints, pairs, 2048, made)
+        return {example.trace_id: example.reread for example in found}
+
+    two_errors, unparsed, one_error = stored.rows
+    kept = reread(stored.hints, stored.pairs, 0.5)
+    assert kept[unparsed.trace_id] is None
+    for row in (two_errors, one_error):
+        start, end = row.turn_spans[-1]
+        assert kept[row.trace_id].ids == list(row.ids[start:end]) and kept[row.trace_id].context[-9:] == list(
+            row.ids[start - 9 : start]
+        )
+    assert reread([], [], 0.5) == kept, "an error without a hint went wrong all the same"
+    last = [pair.model_copy(update={"turn": 1}) for pair in stored.pairs if pair.trace_id == one_error.trace_id]
+    assert reread(stored.hints, last, 0.5)[one_error.trace_id] is None
+    assert not any(reread(stored.hints, stored.pairs, -0.5).values())
 
 
 def test_words_that_the_vocabulary_lacks_are_not_trained_on(new_policy):

@@ -199,12 +199,12 @@ def test_a_reward_that_collapses_is_told_and_one_that_is_full_is_not(tmp_path):
 
 def test_turns_that_are_unlearnt_are_told_once_until_they_come_back(tmp_path):
     trial = Trial(tmp_path)
-    for shift in (0.0, -0.1, -0.39, -0.41, -2.0, -0.35, -0.5, -0.1, -0.5):
-        trial.log(**{"untaught/shift": shift})
+    for shift in (0.0, -0.1, -0.29, -0.31, -2.0, -0.25, -0.5, -0.1, -0.5):
+        trial.log(**{"reread/shift": shift})
         trial.log(loss=1.0)
     first, again = trial.alarms()
-    assert (first.name, first.step, again.step) == ("untaught_turns", 7, 17)
-    assert "lost 0.41 nats per token since the start" in first.sentence
+    assert (first.name, first.step, again.step) == ("unlearning", 7, 17)
+    assert "lost 0.31 nats per token since the start" in first.sentence
 
 
 def test_flat_groups_are_told_where_the_reward_fell_only_a_little(tmp_path):

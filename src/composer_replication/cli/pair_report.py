@@ -83,7 +83,7 @@ def _signal(
         nonlocal done
         done += 1
         progress.step(done, 3 * len(measured))
-        return turn_logprob(policy.model, before[pair.pair_id] or [], contexts.turn(message))
+        return turn_logprob(policy, before[pair.pair_id] or [], contexts.turn(message))
 
     margin, distance = distance_from_random(measured, logprob, run.config.seed) if measured else (None, None)
     report = report.model_copy(update={"margin": margin, "distance": distance})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .rollouts.worker import Rollout, TurnRecord
     from .stored.batches import StoredBatches
     from .stored.collator import ComposerDataCollator
-    from .stored.examples import PairTokens, SiteTokens, TraceExample
+    from .stored.examples import PairTokens, RereadTurn, SiteTokens, TraceExample
 
 __all__ = [
     "Channel",
@@ -31,6 +31,7 @@ __all__ = [
     "OnlineSite",
     "PairTokens",
     "Policy",
+    "RereadTurn",
     "Rolled",
     "Rollout",
     "SampledTurn",
@@ -58,6 +59,7 @@ _PLACES = {
     "OnlineSite": "lessons.online_sites",
     "PairTokens": "stored.examples",
     "Policy": "models.loading",
+    "RereadTurn": "stored.examples",
     "Rolled": "lessons.online_sites",
     "Rollout": "rollouts.worker",
     "SampledTurn": "rollouts.sampling",

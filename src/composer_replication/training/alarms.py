@@ -35,7 +35,7 @@ class Thresholds:
     """A repetition or truncation rate below this is never an alarm, whatever it was at the start."""
     kl_nats: float = 1.0
     chosen_drop_nats: float = 2.0
-    untaught_drop_nats: float = 0.4
+    unlearnt_nats: float = 0.3
     """Per token."""
     tool_use_share: float = 0.5
     capped_measurements: int = 20
@@ -189,14 +189,14 @@ def chosen_logprob(history: History, limits: Thresholds) -> Reading | None:
     return _above(-shift, limits.chosen_drop_nats, limits, sentence)
 
 
-def untaught_turns(history: History, limits: Thresholds) -> Reading | None:
-    if (shift := history.last("untaught/shift", 1)) is None:
+def unlearning(history: History, limits: Thresholds) -> Reading | None:
+    if (shift := history.last("reread/shift", 1)) is None:
         return None
     sentence = (
-        f"turns that no error site is about lost {-shift[0]:.2f} nats per token since the start: the policy unlearns "
-        "what it could. Fewer steps, a smaller learning rate, or a teacher that is not live may help" + MEASURE
+        f"turns that nothing teaches lost {-shift[0]:.2f} nats per token since the start: the policy unlearns what it "
+        "could. Fewer steps, a smaller learning rate, or another teacher where that is live may help" + MEASURE
     )
-    return _above(-shift[0], limits.untaught_drop_nats, limits, sentence)
+    return _above(-shift[0], limits.unlearnt_nats, limits, sentence)
 
 
 RUN = "<RUN>"
@@ -330,7 +330,7 @@ CHECKS: dict[str, Check] = {
     "no_advantage": no_advantage,
     "advantage_lost": advantage_lost,
     "reward_fell": reward_fell,
-    "untaught_turns": untaught_turns,
+    "unlearning": unlearning,
 }  # fmt: skip
 
 

@@ -93,6 +93,8 @@ def train(
         progress.note(why)
     settings = (policy, config, environment, stored, collator, arguments, watchers)
     made = _online_trainer(*settings, trainer) if config.training.rollouts else _offline_trainer(*settings)
+    if isinstance(made, OfflineComposerTrainer) and not made.reread.turns:
+        progress.note("there is no turn that nothing teaches, to be read again: only `evaluate` tells of harm")
     made.remove_callback(PrinterCallback)
     use_optimizer(made, config.training.optimizer)
     if checkpoint:

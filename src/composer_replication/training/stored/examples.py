@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
@@ -25,6 +25,8 @@ from .sessions import RenderedSessions
 # Beyond a half the preference would be turned round.
 MAX_SMOOTHING = 0.5
 NOTHING = Cut()
+REREAD_CONTEXT_TOKENS = 256
+FEWEST_REREAD_TOKENS, MOST_REREAD_TOKENS = 4, 64
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,16 @@ class PairTokens:
 
 
 @dataclass(frozen=True)
+class RereadTurn:
+    """A turn of the actor that has no error site and no pair."""
+
+    context: list[int]
+    """The end of what stands before it."""
+    ids: list[int]
+    """Its beginning."""
+
+
+@dataclass(frozen=True)
 class TraceExample:
     """A stored trace as ids, with its hinted turns and its pairs."""
 
@@ -74,6 +86,8 @@ class TraceExample:
     """Of the trace."""
     cut: Cut = NOTHING
     """What the context lost to fit."""
+    reread: RereadTurn | None = None
+    """Of the same trace, to see whether training harms it."""
 
     @property
     def longest_row(self) -> int:
@@ -103,6 +117,9 @@ def build_examples(
     for row in tokenized:
         rows[row.trace_id].append(row)
     failed = failed_calls(sites.values())
+    went_wrong: dict[str, set[int]] = defaultdict(set)
+    for site in sites.values():
+        went_wrong[site.trace_id].add(site.turn)
     taught: dict[str, dict[int, _Numbered]] = defaultdict(lambda: defaultdict(list))
     for number, item in enumerate(chain(hints, pairs)):
         where = sites[item.site_id] if isinstance(item, Hint) else item
@@ -112,9 +129,10 @@ def build_examples(
         by_turn = taught[trace_id]
         if trace_id in rows:
             stored = StoredTokens(tokens, rows[trace_id], known.get(trace_id), failed[trace_id])
-            builder.add(stored, by_turn, advantages.get(trace_id, 0.0))
+            builder.add(stored, by_turn, went_wrong[trace_id], advantages.get(trace_id, 0.0))
         elif sessions and trace_id in known:
-            builder.add(sessions.open(known[trace_id], sorted(by_turn), failed[trace_id]), by_turn)
+            opened = sessions.open(known[trace_id], sorted(by_turn), failed[trace_id])
+            builder.add(opened, by_turn, went_wrong[trace_id])
     return builder.examples, builder.skipped
 
 
@@ -152,7 +170,14 @@ class _Builder:
         self.examples: list[TraceExample] = []
         self.skipped: Counter[str] = Counter()
 
-    def add(self, source: TraceTokens, taught: Mapping[int, _Numbered], advantage: float = 0.0) -> None:
+    def add(
+        self,
+        source: TraceTokens,
+        taught: Mapping[int, _Numbered],
+        went_wrong: Collection[int] = (),
+        advantage: float = 0.0,
+    ) -> None:
+        first = len(self.examples)
         found = [self._state(source, turn, taught[turn]) for turn in sorted(taught)]
         states = [state for state in found if state]
         shared: dict[int, tuple[TokenizedTrace, list[_State]]] = {}
@@ -170,6 +195,10 @@ class _Builder:
         for state in states:
             if state.context.cut != NOTHING:
                 self.examples.append(self._example(source, state.context.ids + state.own, [state.span], [state]))
+        rows = [*source.rollouts, *(state.context.row for state in states)]
+        # Channel 1 is to make the turns of such a rollout less likely.
+        turn = None if advantage < 0 else _reread(source, rows, {*taught, *went_wrong})
+        self.examples[first:] = [replace(example, reread=turn) for example in self.examples[first:]]
 
     def _example(
         self, source: TraceTokens, ids: list[int], spans: Sequence[tuple[int, int]], states: Sequence[_State]
@@ -226,6 +255,19 @@ class _Builder:
 
     def _skip(self, lessons: Sequence[_Lesson], reason: str) -> None:
         self.skipped.update(f"{lesson.noun}_{reason}" for lesson in lessons)
+
+
+def _reread(source: TraceTokens, rows: Iterable[TokenizedTrace], taught: Collection[int]) -> RereadTurn | None:
+    """From the middle of the first row that has one."""
+    for row in rows:
+        spans = zip(source.numbers(row), row.turn_spans, strict=False)
+        free = [(start, end) for number, (start, end) in spans if number not in taught and start]
+        free = [(start, end) for start, end in free if end - start >= FEWEST_REREAD_TOKENS]
+        if free:
+            start, end = free[len(free) // 2]
+            before = row.ids[max(0, start - REREAD_CONTEXT_TOKENS) : start]
+            return RereadTurn(list(before), list(row.ids[start : min(end, start + MOST_REREAD_TOKENS)]))
+    return None
 
 
 def label_smoothing(pair: PreferencePair) -> float:

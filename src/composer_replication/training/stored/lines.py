@@ -80,6 +80,10 @@ class TraceTokens(Protocol):
 
     def own(self, turn: int) -> list[int]: ...
 
+    def numbers(self, row: TokenizedTrace) -> Sequence[int]:
+        """Which turns of the trace the spans of the row are; none where it may be the row of a single state."""
+        ...
+
     def wrote(self, turn: int, message: Message) -> bool:
         """Whether the turn is that message, so that its own ids say it."""
         ...
@@ -117,6 +121,9 @@ class StoredTokens:
     def own(self, turn: int) -> list[int]:
         row, place = self._place_of[turn]
         return list(row.ids[slice(*row.turn_spans[place])])
+
+    def numbers(self, row: TokenizedTrace) -> Sequence[int]:
+        return list(row.places)
 
     def wrote(self, turn: int, message: Message) -> bool:
         return self._trace is None or same_turn(self._trace.messages[self._trace.turns[turn].start], message)

@@ -86,6 +86,11 @@ class SessionTokens:
     def own(self, turn: int) -> list[int]:
         return self.written(self._trace.messages[self._trace.turns[turn].start])
 
+    def numbers(self, row: TokenizedTrace) -> Sequence[int]:
+        if len(row.turn_spans) == 1:
+            return ()
+        return [number for number, turn in enumerate(self._trace.turns) if turn.segment == row.segment]
+
     def wrote(self, turn: int, message: Message) -> bool:
         return same_turn(self._trace.messages[self._trace.turns[turn].start], message)
 

@@ -19,7 +19,7 @@ from ...step.log import StepLog
 from ...step.stored import StoredChannels
 from ...stored.batches import SPREAD, LikeLengths, row_places
 from ...stored.examples import TraceExample
-from ...stored.untaught import UntaughtTurns
+from ...stored.reread import RereadTurns
 from . import checkpoints
 from .engine import AccelerateEngine
 from .following import Following, teachers_of
@@ -38,10 +38,8 @@ class OfflineComposerTrainer(Trainer):
         self._teachers = teachers_of(self._stored.active)
         for teacher in self._teachers.values():
             self.add_callback(Following(teacher))
-        with engine.autocast():
-            self._untaught = UntaughtTurns(
-                engine.unwrap(self.model), cast("Sequence[TraceExample]", self.train_dataset)
-            )
+        self.reread = RereadTurns(self.model, cast("Sequence[TraceExample]", self.train_dataset), self._keep)
+        self.add_callback(self.reread)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         """The library's, where all examples are of about one length."""
@@ -57,12 +55,6 @@ class OfflineComposerTrainer(Trainer):
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         model.train()
-        with self.accelerator.autocast():
-            shift = self._untaught.shift(
-                self.accelerator.unwrap_model(model), self.state.global_step, self.state.max_steps
-            )
-        if shift is not None:
-            self._keep("untaught/shift", shift)
         self._balance.at(self.state.global_step, self.state.max_steps)
         total = self._stored.backward(model, inputs, self.current_gradient_accumulation_steps)
         self._step_log.flush()
