@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import jinja2
 from run import LENGTHS, RESULTS, SEEDS, TEACHERS
@@ -54,11 +56,7 @@ def main() -> None:
     lost = sum(live < start for live, start in zip(success["live-60"], success["start"], strict=True))
     tables = {"registered": tests, "success": levels, "by_seed": success}
     write_atomically(RESULTS / "tables.json", json.dumps(tables, indent=1) + "\n")
-    readings = json.loads((RESULTS / "alarm.json").read_text())
-    alarms = {
-        teacher: [one["alarm_at"] for one in of_seeds.values() if one["alarm_at"] is not None]
-        for teacher, of_seeds in readings.items()
-    }
+    alarms = raised(success["start"])
     drawn = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True)
     drawn.filters |= {"level": level, "points": points}
     told = drawn.get_template("README.md.jinja").render(
@@ -73,6 +71,25 @@ def main() -> None:
     )
     write_atomically(HERE / "README.md", wrapped(told))
     print(told)
+
+
+def raised(start: Sequence[float]) -> dict[str, dict[str, Any]]:
+    """By teacher: how many runs there are, at which steps an alarm came, and what was solved then."""
+    found = json.loads((RESULTS / "alarm.json").read_text()) if (RESULTS / "alarm.json").exists() else {}
+    if any(list(found.get(teacher, ())) != list(map(str, SEEDS)) for teacher in TEACHERS):
+        sys.exit("incomplete: results/alarm.json lacks seeds or teachers; next: python alarm.py")
+    told: dict[str, dict[str, Any]] = {}
+    for teacher, of_seeds in found.items():
+        runs = [(one, before) for one, before in zip(of_seeds.values(), start, strict=True) if one["alarm_at"]]
+        solved = [one["solved_then"] for one, _ in runs]
+        told[teacher] = {
+            "runs": len(of_seeds),
+            "steps": sorted(one["alarm_at"] for one, _ in runs),
+            "solved": over_seeds(solved).model_dump() if solved else None,
+            "below_start": sum(one["solved_then"] < before for one, before in runs),
+            "lowest": min(min(one["shifts"].values()) for one in of_seeds.values()),
+        }
+    return told
 
 
 def level(value: dict[str, float]) -> str:
