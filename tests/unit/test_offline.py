@@ -104,8 +104,8 @@ def test_a_policy_that_unlearns_these_turns_raises_an_alarm(new_policy, tmp_path
     train(new_policy(), config, open_toolbox(config), [example] * 2, tmp_path / "alone", told)
     assert any("there is no turn that nothing teaches" in line for line in told.said)
     assert not shifts(tmp_path / "alone")
-    watched = with_turn(example, ids[:11], ids[11:])
-    train(new_policy(), config, open_toolbox(config), [watched] * 2, tmp_path / "training", Silent())
+    other = with_turn(replace(example, pairs=[], trace_id="u"), ids[:11], ids[11:])
+    train(new_policy(), config, open_toolbox(config), [example, other], tmp_path / "training", Silent())
     (alarm,) = [line for line in lines_of(tmp_path / "training" / "alarms.jsonl") if line["name"] == "unlearning"]
     assert alarm["value"] > alarm["threshold"] and f"lost {alarm['value']:.2f} nats per token" in alarm["sentence"]
 

@@ -194,7 +194,7 @@ def unlearning(history: History, limits: Thresholds) -> Reading | None:
         return None
     sentence = (
         f"turns that nothing teaches lost {-shift[0]:.2f} nats per token since the start: the policy unlearns what it "
-        "could. Fewer steps, a smaller learning rate, or another teacher where that is live may help" + MEASURE
+        "could. Fewer steps, a smaller learning rate or, where the teacher is live, another one may help" + MEASURE
     )
     return _above(-shift[0], limits.unlearnt_nats, limits, sentence)
 
