@@ -10,8 +10,8 @@ from composer_replication.evaluation.charts import Scale, standalone, ticks
 
 from .plot_frame import COLOURS, plot_frame
 
-WIDTH, HEIGHT = 760, 270
-LEFT, RIGHT, TOP, BOTTOM = 56, 600, 30, 220
+WIDTH, HEIGHT = 760, 212
+LEFT, RIGHT, TOP, BOTTOM = 56, 600, 24, 168
 LABEL_STEP = 17
 DASHES = ("", "7 4", "2 3")
 
