@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib.util import find_spec
 
 from composer_replication.config import Config, SamplingConfig, TrainingConfig
@@ -103,7 +103,7 @@ def _refuse_idle_sdpo(config: Config, source: str, processes: int) -> None:
         raise UsageError(f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out")
 
 
-def _changed(settings: Section, keys: Iterable[str]) -> Iterable[str]:
+def _changed(settings: Section, keys: Iterable[str]) -> Collection[str]:
     """Those of the keys that do not stand at their defaults."""
     return settings.model_dump(include=set(keys), exclude_defaults=True)
 
