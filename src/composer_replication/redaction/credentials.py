@@ -84,8 +84,8 @@ def _is_docker_auth(value: bytes) -> bool:
     return (has_digit(value) or is_noise(value)) and not is_stand_in(value)
 
 
-def _is_sk_key(value: bytes) -> bool:
-    """`sk-...` of OpenAI, Anthropic, OpenRouter and the many that copy them."""
+def _is_prefixed(value: bytes) -> bool:
+    """A prefix is short enough to be one of a name: what follows must look drawn by chance."""
     return has_digit(value[3:]) and entropy_bits(value) >= 3.3 and not is_stand_in(value)
 
 
@@ -140,7 +140,8 @@ FINDERS: dict[Finder, tuple[str, ...]] = {
     ),
     shaped(_SAS_SIGNATURE, "azure-sas-signature", 1, accepts=is_opaque): ("?sig=", "&sig=", ";sig="),
     shaped(_JWT, "jwt", rank=Rank.VENDOR): ("eyj",),
-    shaped(_SK_KEY, "sk-api-key", accepts=_is_sk_key): ("sk-",),
+    # Of OpenAI, Anthropic, OpenRouter and the many that copy them.
+    shaped(_SK_KEY, "sk-api-key", accepts=_is_prefixed): ("sk-",),
     shaped(_HUGGINGFACE, "huggingface-access-token", rank=Rank.VENDOR): ("hf_",),
     telegram: (":aa",),
     shaped(_DISCORD_WEBHOOK, "discord-webhook", 1, Rank.VENDOR): ("discord.com/api/", "discordapp.com/api/"),
