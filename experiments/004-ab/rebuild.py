@@ -21,6 +21,7 @@ from composer_replication.evaluation.charts import EffectRow, effect_plot, stand
 from composer_replication.evaluation.resampling import bootstrap
 from composer_replication.evaluation.stats import Estimate
 from composer_replication.runs import write_atomically
+from shared.analysis.rebuild import plain
 from shared.curves_chart import Curve, curves_chart
 from shared.prose import wrapped
 from shared.result_lines import read_result
@@ -278,12 +279,6 @@ def thousandths(value: float) -> str:
 
 def pvalue(value: float) -> str:
     return f"{value:.4f}".lstrip("0") if value < 0.1 else f"{value:.2f}".lstrip("0")
-
-
-def plain(value: object) -> object:
-    if isinstance(value, Estimate):
-        return value.model_dump(exclude={"schema_version"})
-    raise TypeError(f"{type(value).__name__} in the tables")
 
 
 if __name__ == "__main__":

@@ -11,42 +11,22 @@ from typing import Protocol
 class Progress(Protocol):
     def stage(self, name: str, what: str) -> None:
         """A stage begins."""
-        ...
 
     def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
         """The current stage has finished `done` of `total` steps. `left_s`: where it knows better than their pace."""
-        ...
 
     def figures(self, lines: Sequence[str]) -> None:
         """A few lines under the current step, in place of those before."""
-        ...
 
     def note(self, text: str) -> None:
         """One line worth keeping on the screen."""
-        ...
 
     def close(self) -> None:
         """The work is over."""
-        ...
 
 
-class Silent:
+class Silent(Progress):
     """Says nothing. Others say some of it."""
-
-    def stage(self, name: str, what: str) -> None:
-        pass
-
-    def step(self, done: int, total: int, detail: str = "", left_s: float | None = None) -> None:
-        pass
-
-    def figures(self, lines: Sequence[str]) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class LongerWork(Silent):

@@ -38,7 +38,7 @@ from composer_replication.store import kept_shards
 from composer_replication.training import running
 from composer_replication.training.models import states
 from composer_replication.training.rollouts import sampling, state_samples
-from tests.notes import Lines
+from tests.notes import Lines, Notes
 
 SESSIONS = 12
 KILLED = """
@@ -321,14 +321,6 @@ def test_a_fork_that_measures_fewer_turns_measures_none_again(trained, whole, tm
     assert len(found) == 2 * 3 * 3 and set(found) < set(Run.open(whole[0]).stage("sessions").read(TurnMeasure))
 
 
-class Notes(Silent):
-    def __init__(self):
-        self.lines = []
-
-    def note(self, text):
-        self.lines.append(text)
-
-
 def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monkeypatch):
     path = stopped(trained, tmp_path / "run", whole[1] // 4)
     asked = watch(monkeypatch, 1, interrupt)
@@ -349,7 +341,7 @@ def test_what_was_measured_otherwise_is_not_found(trained, whole, tmp_path, monk
         asked.clear()
         with pytest.raises(KeyboardInterrupt):
             sessions_stage.measure(run, notes)
-        *gone_on, plan = [line for line in notes.lines if not line.startswith("so far")]
+        *gone_on, plan = [line for line in notes.said if not line.startswith("so far")]
         assert [line.split(" of ")[0] for line in gone_on] == [f"sessions: goes on, as {found}"] * (found > 0), change
         assert " turns, each before and after training (" in plan
 
@@ -363,7 +355,7 @@ def test_two_large_models_are_in_memory_one_after_the_other(trained, whole, tmp_
         watch(patch, 10, interrupt)
         sessions_stage.measure(run, notes)
     read = 2 * trained.stage("training").counts["held_out_sessions"]
-    assert notes.lines[-1] == (
+    assert notes.said[-1] == (
         "so far no row: one needs turns of one kind of 2 sessions under both models, and the second model begins at "
         f"pass {read + 1} of {3 * read}"
     )
@@ -414,5 +406,5 @@ def test_a_measurement_on_tasks_goes_on_after_its_last_whole_part(trained, tmp_p
         evaluation_stage.evaluate(run, notes)
         found[name] = measured(run.path, "evaluation")
     assert played == whole[len(whole) // 2 + 1 :], "one part after training was whole"
-    assert f"evaluation: goes on, as {len(whole) // 2 + 1} of {len(whole)} parts are measured already" in notes.lines
+    assert f"evaluation: goes on, as {len(whole) // 2 + 1} of {len(whole)} parts are measured already" in notes.said
     assert found["stopped"] == found["whole"]

@@ -5,18 +5,10 @@ import pytest
 from composer_replication.config import Config
 from composer_replication.errors import RecomposeError
 from composer_replication.pipeline import run_stage
-from composer_replication.progress import Silent
 from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.stages.ingestion import rollout_tokens
-
-
-class Noted(Silent):
-    def __init__(self) -> None:
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
+from tests.notes import Notes
 
 
 def ingested(folder, name, most):
@@ -32,9 +24,9 @@ def ingested(folder, name, most):
             "name": "tests.engines.deadly_toolbox:open_deadly", "settings": {"deaths": str(deaths), "most": most},
         },
     }  # fmt: skip
-    run, progress = Run.start(folder / name, Config.model_validate(config)), Noted()
+    run, progress = Run.start(folder / name, Config.model_validate(config)), Notes()
     run_stage(run, "ingestion", progress, workers=2, launcher="monarch")
-    return list(run.stage("ingestion").read(Trace)), rollout_tokens(run), progress.notes, deaths.read_text()
+    return list(run.stage("ingestion").read(Trace)), rollout_tokens(run), progress.said, deaths.read_text()
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_episodes_are_played_again(tmp_path):

@@ -184,3 +184,42 @@ def new_policy(make_model, tiny_tokens):
     from composer_replication.training.models.loading import Policy
 
     return lambda seed=2: Policy("small", make_model(len(tiny_tokens.tokenizer), seed=seed), tiny_tokens)
+
+
+@pytest.fixture(scope="session")
+def new_chatml_policy(chatml_tokenizer, make_model):
+    """A random model under a template that knows no tools, with room for the prompts of code tasks."""
+    from composer_replication.training.models.loading import Policy
+    from composer_replication.training.models.tokens import ChatTokens
+
+    def make():
+        tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
+        model = make_model(len(tokens.tokenizer))
+        model.config.max_position_embeddings = 1 << 14
+        return Policy("random", model, tokens)
+
+    return make
+
+
+@pytest.fixture
+def no_grading(monkeypatch):
+    """The grade says whether the solution was handed in; the real grader has tests of its own."""
+    from composer_replication.environments.code.episodes import session
+    from composer_replication.environments.code.grading.grader import GradingProcesses
+    from composer_replication.environments.code.tasks.task import Grade
+    from tests.hacks.sample_task import SPANS, SPANS_GOLD
+
+    def grade(task, submission, backend):
+        return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
+
+    monkeypatch.setattr(session, "_grade", grade)
+    monkeypatch.setattr(GradingProcesses, "grade", lambda self, *asked: grade(*asked))
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    from composer_replication.llm.ledger import Ledger
+
+    opened = Ledger(tmp_path / "ledger.sqlite")
+    yield opened
+    opened.close()

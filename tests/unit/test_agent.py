@@ -12,7 +12,6 @@ import zstandard
 
 from composer_replication.cli.common import run_one_stage
 from composer_replication.cli.env_rollout import rollout
-from composer_replication.environments.code.episodes import session as session_module
 from composer_replication.environments.code.episodes.endpoint import EndpointModel, EndpointSettings, read_reply
 from composer_replication.environments.code.episodes.loop import AgentLimits, NoReply, attempt_task
 from composer_replication.environments.code.episodes.session import SessionLimits
@@ -21,11 +20,10 @@ from composer_replication.environments.code.episodes.tools import TOOL_NAMES, To
 from composer_replication.environments.code.episodes.transcript import under_server_ids
 from composer_replication.environments.code.episodes.turns import Reply, WireCall, as_text, read_calls
 from composer_replication.environments.code.players import SCRIPTED, Scripted, gold, nop
-from composer_replication.environments.code.tasks.task import AskedTask, Grade
+from composer_replication.environments.code.tasks.task import AskedTask
 from composer_replication.environments.evidence import EVIDENCE
 from composer_replication.errors import BudgetError, RecomposeError, UsageError
 from composer_replication.llm.client import Endpoint
-from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.pricing import Prices
 from composer_replication.progress import Silent
 from composer_replication.records import Trace
@@ -42,24 +40,6 @@ SUBMIT = calls(("submit", {}))
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
     return write_sample_task(tmp_path_factory.mktemp("agent") / "task")
-
-
-@pytest.fixture
-def no_grading(monkeypatch):
-    """The grade says whether the solution was handed in; the real grader has tests of its own."""
-
-    def grade(task, submission, backend):
-        solved = submission.written.get(SPANS) == SPANS_GOLD.encode()
-        return Grade(float(solved), (), (), ())
-
-    monkeypatch.setattr(session_module, "_grade", grade)
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    opened = Ledger(tmp_path / "ledger.sqlite")
-    yield opened
-    opened.close()
 
 
 def asking(server, ledger, **settings):

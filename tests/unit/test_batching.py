@@ -52,11 +52,9 @@ def teacher(server: DialectServer, **changes) -> Teacher:
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    made = Ledger(tmp_path / "ledger.sqlite")
-    made.set_cap(1_000_000_000)
-    yield made
-    made.close()
+def ledger(ledger):
+    ledger.set_cap(1_000_000_000)
+    return ledger
 
 
 def rows(ledger: Ledger) -> list[tuple]:

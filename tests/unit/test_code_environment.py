@@ -11,9 +11,8 @@ from composer_replication.environments.code.environment import CodeEnvironment
 from composer_replication.environments.code.episodes.definition import question
 from composer_replication.environments.code.episodes.visible_tests import test_report as report_of
 from composer_replication.environments.code.episodes.visible_tests import visible_tests
-from composer_replication.environments.code.grading.grader import GradingProcesses
 from composer_replication.environments.code.splits import HELDOUT, by_repository, by_symbol, roots, smallest_share
-from composer_replication.environments.code.tasks.task import Grade, Symbol
+from composer_replication.environments.code.tasks.task import Symbol
 from composer_replication.environments.opening import open_environment, tell_tasks
 from composer_replication.environments.protocol import TRAIN
 from composer_replication.errors import UsageError
@@ -61,14 +60,6 @@ def shown(tmp_path_factory):
 @pytest.fixture(scope="module")
 def environment(shown):
     return CodeEnvironment([shown], settings())
-
-
-@pytest.fixture
-def no_grading(monkeypatch):
-    def grade(self, task, submission, backend):
-        return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
-
-    monkeypatch.setattr(GradingProcesses, "grade", grade)
 
 
 def about(*names, repository="spanbook"):

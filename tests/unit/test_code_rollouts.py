@@ -15,8 +15,6 @@ import torch
 from composer_replication.cli.env_rollout import rollout as rollout_command
 from composer_replication.config import EnvironmentConfig, TrainingConfig
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.grading.grader import GradingProcesses
-from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.records import Trace
 from composer_replication.runs import Run, read_records
@@ -25,13 +23,13 @@ from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.training.backends.trl import rollouts as trl_rollouts
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, prompts_of
 from composer_replication.training.models.embedded import folder_of
-from composer_replication.training.models.loading import Policy, load_policy
-from composer_replication.training.models.tokens import ChatTokens
+from composer_replication.training.models.loading import load_policy
 from composer_replication.training.rollouts.playing import roll_out
 from composer_replication.training.rollouts.sampling import SampledTurn
 from composer_replication.training.stored.records import TokenizedTrace
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 
+pytestmark = pytest.mark.usefixtures("no_grading")
 SUBMIT = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
 SOLVE = json.dumps({"name": "write_file", "arguments": {"path": SPANS, "content": SPANS_GOLD}})
 BLOCK = f"```python\n{SPANS_GOLD[SPANS_GOLD.index('def merge') :]}\n```"
@@ -53,21 +51,9 @@ def environment(folders):
     return opened
 
 
-@pytest.fixture(autouse=True)
-def no_grading(monkeypatch):
-    def grade(self, task, submission, backend):
-        return Grade(float(submission.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ())
-
-    monkeypatch.setattr(GradingProcesses, "grade", grade)
-
-
 @pytest.fixture(scope="module")
-def policy(chatml_tokenizer, make_model):
-    """A random model under a template that knows no tools."""
-    tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
-    model = make_model(len(tokens.tokenizer))
-    model.config.max_position_embeddings = 1 << 14
-    return Policy("random", model, tokens)
+def policy(new_chatml_policy):
+    return new_chatml_policy()
 
 
 class Writing:

@@ -18,7 +18,6 @@ from composer_replication.errors import UsageError
 from composer_replication.ingestion import find_inputs, read_traces
 from composer_replication.llm.addresses import PublicResolver, require_allowed
 from composer_replication.llm.dialects import DIALECTS, dialect_of
-from composer_replication.llm.ledger import Ledger
 from composer_replication.llm.legal import (
     GO_ON,
     MALFORMED,
@@ -337,11 +336,9 @@ PRICES = Prices(1_000_000, 10_000_000)
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    made = Ledger(tmp_path / "ledger.sqlite")
-    made.set_cap(100_000_000)
-    yield made
-    made.close()
+def ledger(ledger):
+    ledger.set_cap(100_000_000)
+    return ledger
 
 
 @pytest.mark.parametrize("dialect", NAMES)

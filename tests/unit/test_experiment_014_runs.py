@@ -11,34 +11,19 @@ import pytest
 import torch
 
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.grading.grader import GradingProcesses
-from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.environments.protocol import Log, LoggedTurn
 from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.training.metrics import StepLines
-from composer_replication.training.models.loading import Policy
-from composer_replication.training.models.tokens import ChatTokens
 from shared.code_runs import arm, memory
 from shared.code_runs import queue as code_queue
 from shared.code_runs.plan import Plan, read_plan
 from shared.result_lines import read_result, write_result
 from shared.runner import carry
 from shared.runner.jobs import Experiment
-from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
+from tests.hacks.sample_task import SPANS_GOLD, code_task, write_sample_task
 from tests.unit.test_code_environment import STATEMENT
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "014-real-code"
-
-
-@pytest.fixture
-def policy(chatml_tokenizer, make_model):
-    def made(*asked):
-        tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
-        model = make_model(len(tokens.tokenizer))
-        model.config.max_position_embeddings = 1 << 14
-        return Policy("random", model, tokens)
-
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +38,8 @@ def tasks(tmp_path_factory):
 
 
 @pytest.fixture
-def plan(policy, monkeypatch):
-    monkeypatch.setattr(arm, "loaded", policy)
-    monkeypatch.setattr(
-        GradingProcesses, "grade", lambda self, task, handed, backend: Grade(
-            float(handed.written.get(SPANS) == SPANS_GOLD.encode()), (), (), ()
-        )
-    )  # fmt: skip
+def plan(new_chatml_policy, no_grading, monkeypatch):
+    monkeypatch.setattr(arm, "loaded", lambda *asked: new_chatml_policy())
 
     def made(results):
         raw = tomllib.loads((EXPERIMENT / "plan.toml").read_text())
@@ -280,19 +260,19 @@ class Teaching(CodeEnvironment):
         return repeat(Log(task.messages, [LoggedTurn(None, "the same answer", None)]))
 
 
-def test_what_a_model_was_taught_is_where_all_begins(plan, policy, tasks, tmp_path, monkeypatch):
+def test_what_a_model_was_taught_is_where_all_begins(plan, new_chatml_policy, tasks, tmp_path, monkeypatch):
     here = plan(tmp_path)
     here.raw["environment"], here.raw["repositories"] = f"{__name__}:Teaching", {"train": ["one"], "test": ["two"]}
     here.raw["base"]["warmup"] = {"steps": 3, "batch_size": 2, "learning_rate": 1e-2, "optimizer": "adamw"}
     here.raw["seconds"]["taught"] = 1
     monkeypatch.undo()
-    monkeypatch.setattr(arm, "untaught", policy)
+    monkeypatch.setattr(arm, "untaught", lambda *asked: new_chatml_policy())
     arm.teach(here, tasks, here.file("taught"))
     (about,) = read_result(here.file("taught"))
     assert about["losses"][2] < about["losses"][0] and about["taught"] == here.taught_hash()
     environment = arm.opened(here, here.config(), tasks)
     taught = arm.loaded(here, here.config(), environment).model.state_dict()
-    plain = policy().model.state_dict()
+    plain = new_chatml_policy().model.state_dict()
     assert taught.keys() == plain.keys() and any(not torch.equal(taught[name], plain[name]) for name in plain)
     (run,) = [run for run in here.runs() if run.arm == "grpo"]
     begun = []

@@ -21,8 +21,6 @@ from composer_replication.training.backends.trl.trainer import imitating
 from composer_replication.training.checking.gap_probe import probe_gap
 from composer_replication.training.lessons import feedback
 from composer_replication.training.lessons.feedback import TOLD, FeedbackHinter
-from composer_replication.training.models.loading import Policy
-from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.planning.refusals import refuse_for_backend, refuse_what_would_do_nothing
 from composer_replication.training.train import train
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
@@ -75,11 +73,8 @@ def environment(folders, monkeypatch):
 
 
 @pytest.fixture
-def policy(chatml_tokenizer, make_model):
-    tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
-    model = make_model(len(tokens.tokenizer))
-    model.config.max_position_embeddings = 1 << 14
-    return Policy("random", model, tokens)
+def policy(new_chatml_policy):
+    return new_chatml_policy()
 
 
 @pytest.fixture

@@ -39,7 +39,6 @@ from composer_replication.sites import find_sites
 from composer_replication.stages.ingestion import ROLLOUT_TOKENS
 from composer_replication.training.backends.trl.rollouts import rollout_columns
 from composer_replication.training.lessons.online_sites import turn_spans
-from composer_replication.training.models.loading import Policy
 from composer_replication.training.models.tokens import ChatTokens
 from composer_replication.training.rollouts.plain_traces import PlainTurn, plain_trace
 from composer_replication.training.rollouts.playing import roll_out, started
@@ -70,11 +69,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def policy(chatml_tokenizer, make_model):
-    tokens = ChatTokens(chatml_tokenizer("<|pad|>"))
-    model = make_model(len(tokens.tokenizer))
-    model.config.max_position_embeddings = 1 << 14
-    return Policy("random", model, tokens)
+def policy(new_chatml_policy):
+    return new_chatml_policy()
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,15 @@ from composer_replication.settings import with_changes
 from composer_replication.training.models.shape import ModelShape
 from composer_replication.training.planning.costs import costs_of
 from composer_replication.training.planning.doubts import FEW_TRACES, doubts
-from composer_replication.training.planning.first_settings import MODELS, Device, first_settings, proposed_model
+from composer_replication.training.planning.first_settings import (
+    MODELS,
+    Device,
+    first_settings,
+    measuring_s,
+    proposed_model,
+    training_s,
+)
 from composer_replication.training.planning.fitting import PROMPT_TOKENS, known_shape
-from composer_replication.training.planning.foreseen import measuring_s, training_s
 from composer_replication.training.planning.refusals import refuse_what_would_do_nothing
 from tests.command_line import recompose
 

@@ -40,11 +40,9 @@ def provider():
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+def ledger(ledger):
     ledger.set_cap(10_000)
-    yield ledger
-    ledger.close()
+    return ledger
 
 
 def doubt(ledger: Ledger, teacher: str, base_url: str, spent_before: int | None = None, generation: str | None = None):

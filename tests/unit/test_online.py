@@ -10,7 +10,6 @@ from trl import GRPOConfig, GRPOTrainer
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
-from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, only_read
@@ -18,7 +17,7 @@ from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import HintedTurn, TraceHinter, turn_spans
 from composer_replication.training.train import prompts_of, training_tasks
 
-from .gradients import first_step, spread
+from .gradients import first_step, site_losses, spread
 
 CONFIG = Config(seed=5, training=TrainingConfig(steps=6, prompts_per_step=4, group_size=2, max_turn_tokens=6))
 
@@ -70,22 +69,6 @@ def first_gradient(trainer):
     return first_step(trainer), inputs
 
 
-def plain_term(model, micro_batches, beta=0.5):
-    """Per site, without padding, chunks or reused states."""
-    losses = []
-    for batch in micro_batches:
-        for row, sites in enumerate(batch["sdpo_sites"]):
-            prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
-            completion = batch["completion_ids"][row].tolist()
-            for site in sites:
-                turn = completion[site.start : site.end]
-                student = model(torch.tensor([prompt + completion[: site.end]])).logits[0, -len(turn) - 1 : -1]
-                with torch.no_grad():
-                    teacher = model(torch.tensor([site.teacher_context + turn])).logits[0, -len(turn) - 1 : -1]
-                losses.append(generalized_jsd_loss(student, teacher, beta=beta))
-    return sum(losses) / len(losses)
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -110,7 +93,8 @@ def test_the_added_gradient_is_that_of_a_plain_computation_per_site(new_policy, 
         )
     )
     model = new_policy().model
-    term = alpha * plain_term(model, inputs, beta)
+    losses = site_losses(model, inputs, beta)
+    term = alpha * (sum(losses) / len(losses))
     expected = torch.cat([grad.flatten() for grad in torch.autograd.grad(term, list(model.parameters()))])
     assert expected.norm() > 1e-3
     assert ((ours - plain - expected).norm() / expected.norm()).item() < 1e-4

@@ -22,12 +22,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from composer_replication.cli.env_serve import serve as serve_command
-from composer_replication.environments.code.episodes import session as session_module
 from composer_replication.environments.code.episodes.session import SessionLimits
 from composer_replication.environments.code.episodes.tools import TOOL_NAMES
 from composer_replication.environments.code.serving.openenv_client import CodeTaskClient
 from composer_replication.environments.code.serving.server import ServerSettings, build_app, listen, server_config
-from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, code_task, write_sample_task
 
@@ -56,14 +54,6 @@ def tasks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("openenv")
     second = code_task().task.model_copy(update={"task_id": "second", "statement": "The second."})
     return [write_sample_task(folder / "first"), write_sample_task(folder / "second", task=second)]
-
-
-@pytest.fixture
-def no_grading(monkeypatch):
-    def grade(task, submission, backend):
-        return Grade(float(SPANS in submission.written), (), (), ())
-
-    monkeypatch.setattr(session_module, "_grade", grade)
 
 
 def active(url):

@@ -8,13 +8,14 @@ import pytest
 import torch
 from trl import GRPOTrainer
 
-from composer_replication.losses import generalized_jsd_loss
 from composer_replication.objective import SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.channels import SelfDistillation
 from composer_replication.training.lessons.online_sites import TraceHinter
 from tests.distributed.scenes import Scene, build, new_model, run
 from tests.distributed.toy_environment import environment_trainer
+
+from .gradients import site_losses
 
 ALPHA = 0.7
 ONLINE = Scene(alpha=ALPHA, online=True)
@@ -54,27 +55,12 @@ def distance(found, expected):
     return ((flat(found) - flat(expected)).norm() / flat(expected).norm()).item()
 
 
-def plain_term(model, micro_batches):
-    """Per site, without padding, chunks or reused states."""
-    losses = []
-    for batch in micro_batches:
-        for row, sites in enumerate(batch["sdpo_sites"]):
-            prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
-            completion = batch["completion_ids"][row].tolist()
-            for site in sites:
-                turn = completion[site.start : site.end]
-                student = model(torch.tensor([prompt + completion[: site.end]])).logits[0, -len(turn) - 1 : -1]
-                with torch.no_grad():
-                    teacher = model(torch.tensor([site.teacher_context + turn])).logits[0, -len(turn) - 1 : -1]
-                losses.append(generalized_jsd_loss(student, teacher))
-    assert len(losses) == 12
-    return sum(losses) / len(losses)
-
-
 def added_gradient(new, micro_batches):
     model = new()
     trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    grads = torch.autograd.grad(ALPHA * plain_term(model, micro_batches), list(trainable.values()))
+    losses = site_losses(model, micro_batches)
+    assert len(losses) == 12
+    grads = torch.autograd.grad(ALPHA * (sum(losses) / len(losses)), list(trainable.values()))
     return dict(zip(trainable, grads, strict=True))
 
 

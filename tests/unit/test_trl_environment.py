@@ -13,7 +13,6 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from composer_replication.environments.code.episodes import session as session_module
 from composer_replication.environments.code.episodes.session import SessionLimits
 from composer_replication.environments.code.episodes.tools import TOOL_SCHEMAS
 from composer_replication.environments.code.serving.trl_environment import (
@@ -22,7 +21,6 @@ from composer_replication.environments.code.serving.trl_environment import (
     code_task_environment,
     rows,
 )
-from composer_replication.environments.code.tasks.task import Grade
 from composer_replication.errors import UsageError
 from composer_replication.sites import find_sites
 from composer_replication.training.backends.trl.environment_traces import trace_of_messages
@@ -52,14 +50,6 @@ def tasks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trl")
     write_sample_task(folder / "task")
     return folder
-
-
-@pytest.fixture
-def no_grading(monkeypatch):
-    def grade(task, submission, backend):
-        return Grade(float(SPANS in submission.written), (), (), ())
-
-    monkeypatch.setattr(session_module, "_grade", grade)
 
 
 def test_a_scripted_policy_completes_episodes(tasks, tmp_path):

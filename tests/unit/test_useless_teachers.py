@@ -7,7 +7,6 @@ import pytest
 from composer_replication.config import ReplayConfig
 from composer_replication.errors import BudgetError, PartialError
 from composer_replication.llm.bill import bills
-from composer_replication.llm.ledger import Ledger
 from composer_replication.replay import State, Teacher, replay_states
 from composer_replication.replay.askable import askable
 from composer_replication.replay.quorum import Quorum
@@ -46,13 +45,6 @@ def declined(request: dict) -> tuple[int, dict]:
 
 def bad_request(request: dict) -> tuple[int, dict]:
     return 400, {"error": {"message": "Unsupported parameter: 'temperature'"}}
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    yield ledger
-    ledger.close()
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from .examples import ending
 from .progress import open_progress
 
 __all__ = [
-    "Json", "RunFolder", "Set", "Workers", "begun", "quiet_libraries", "refuse_missing_run", "run_one_stage",
-    "say_at_once", "tell", "working_on",
+    "Json", "RunFolder", "Set", "Workers", "begun", "micros_of_cap", "quiet_libraries", "refuse_missing_run",
+    "run_one_stage", "say_at_once", "tell", "working_on",
 ]  # fmt: skip
 MOST_KINDS = 5
 
@@ -75,6 +75,12 @@ def tell(noun: str, run: Run, as_json: bool, more: Mapping[str, Any] | None = No
         elif value is not None:
             print(f"  {name:<14} {_plain(value)}")
     print("\n".join(ending(run, noun)))
+
+
+def micros_of_cap(max_usd: float | None) -> int | None:
+    if max_usd is not None and not 0 <= max_usd <= 1e9:
+        raise UsageError(f"--max-usd {max_usd} is not an amount of dollars", "write it like --max-usd 5")
+    return None if max_usd is None else int(max_usd * 1_000_000 + 1e-6)
 
 
 def say_at_once(what: str, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from composer_replication.errors import UsageError
 from composer_replication.records import JsonObject, digest_of
 from composer_replication.runs import Run
 
-from .common import Json, begun, tell, working_on
+from .common import Json, begun, micros_of_cap, tell, working_on
 
 if TYPE_CHECKING:
     from composer_replication.environments.code.environment import CodeEnvironment
@@ -221,13 +221,12 @@ def _server(
     from composer_replication.llm.keys import key_from_environment
     from composer_replication.llm.ledger import Ledger
 
-    if max_usd is not None and not 0 <= max_usd <= 1e9:
-        raise UsageError(f"--max-usd {max_usd} is not an amount of dollars", "write it like --max-usd 5")
-    asked.check(max_usd is not None)
+    cap_micros = micros_of_cap(max_usd)
+    asked.check(cap_micros is not None)
     ledger = Ledger(run.path / "ledger.sqlite")
     stack.callback(ledger.close)
-    if max_usd is not None:
-        ledger.set_cap(int(max_usd * 1_000_000 + 1e-6))
+    if cap_micros is not None:
+        ledger.set_cap(cap_micros)
     server = Endpoint(asked.model, asked.base_url, asked.prices, key_from_environment(key_variable))
     return stack.enter_context(EndpointModel(asked, server, ledger))
 

@@ -43,7 +43,7 @@ def _told(left_s: float | None) -> str:
     return f"{timedelta(seconds=round(left_s))} left" if left_s else ""
 
 
-class PlainLines:
+class PlainLines(ProgressProtocol):
     """A line when a stage starts, and at most one every few seconds while it runs, with the time that is left."""
 
     def __init__(self) -> None:
@@ -77,9 +77,6 @@ class PlainLines:
 
     def note(self, text: str) -> None:
         self._print(text)
-
-    def close(self) -> None:
-        pass
 
     def _print(self, text: str) -> None:
         print(f"[{time.monotonic() - self._started:5.0f}s] {text}", file=sys.stderr, flush=True)

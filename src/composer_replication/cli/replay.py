@@ -33,7 +33,7 @@ from composer_replication.stages.replay import (
 from composer_replication.stages.replay import replay as replay_stage
 from composer_replication.stages.samples import sample as sample_policy
 
-from .common import Json, RunFolder, quiet_libraries, tell
+from .common import Json, RunFolder, micros_of_cap, quiet_libraries, tell
 from .progress import open_progress
 
 
@@ -78,7 +78,7 @@ def replay(
     quiet_libraries()
     opened = Run.open(run)
     chosen = written_teachers(teacher, opened.config.replay, alias)
-    cap_micros = _cap_micros(max_usd)
+    cap_micros = micros_of_cap(max_usd)
     if no_teachers and (chosen or dry_run or batch or max_usd is not None):
         raise UsageError("--no-teachers asks nobody", f"recompose replay {quoted(run)} --no-teachers")
     for noun in ("ingestion", "sites"):
@@ -158,14 +158,6 @@ def _interruptible() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _cap_micros(max_usd: float | None) -> int | None:
-    if max_usd is None:
-        return None
-    if not 0 <= max_usd <= 1e9:
-        raise UsageError(f"--max-usd {max_usd} is not an amount of dollars", "recompose replay RUN --max-usd 5")
-    return int(max_usd * 1_000_000 + 1e-6)
 
 
 def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> None:

@@ -11,10 +11,11 @@ from functools import cache
 from importlib.resources import files
 
 from .assignments import names_secret
+from .credentials import is_own, shaped
 from .engine import LinearPattern
 from .runs import TWELVE_WORDS
 from .spans import Found, Rank
-from .values import Form, is_reference, is_stand_in, looks_secret
+from .values import Form, looks_secret
 
 MIN_PHRASE_WORDS = 12
 MIN_DISTINCT_WORDS = 10
@@ -55,19 +56,12 @@ _WORD = re.compile(rb"[a-z]+")
 _INSIDE_STRING = re.compile(rb'[^"\\<>{}]*')
 
 
-def password_hash(data: bytes, start: int) -> Found | None:
-    match = _HASH.match(data, start)
-    return Found("password-hash", *match.span(), Rank.STRUCTURE) if match else None
-
-
 def signature(data: bytes, start: int) -> Found | None:
     match = _SIGNATURE.match(data, start)
     if match is None:
         return None
     group = 1 if match[1] else 2
-    if is_reference(match[group]) or is_stand_in(match[group]):
-        return None
-    return Found("request-signature", *match.span(group), Rank.STRUCTURE)
+    return Found("request-signature", *match.span(group), Rank.STRUCTURE) if is_own(match[group]) else None
 
 
 def pgpass(data: bytes, start: int) -> Found | None:
@@ -88,7 +82,7 @@ def xml_secret(data: bytes, start: int) -> Found | None:
 
 
 def _is_password(value: bytes) -> bool:
-    return not is_reference(value) and not is_stand_in(value) and looks_secret(value, Form.ENV, is_password=True)
+    return looks_secret(value, Form.ENV, is_password=True)
 
 
 def phrases(data: bytes) -> Iterator[Found]:
@@ -120,7 +114,7 @@ def _wallet_words() -> frozenset[bytes]:
 
 
 FINDERS = {
-    password_hash: (
+    shaped(_HASH, "password-hash"): (
         "$1$", "$5$", "$6$", "$y$", "$gy$", "$7$", "$apr1$", "$2a$", "$2b$", "$2x$", "$2y$", "$argon2", "$scrypt$",
         "$pbkdf2", "pbkdf2_sha", "pbkdf2:sha", "scrypt:", "{ssha", "{sha}", "{smd5}", "{md5}", "{crypt}",
     ),

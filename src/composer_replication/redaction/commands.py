@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from .assignments import names_secret
 from .command_table import CommandRow, rows
 from .command_words import MAX_WORDS, CommandWord, command_words, unquoted
+from .credentials import shaped
 from .spans import Found, Rank
 from .values import is_stand_in
 
@@ -148,20 +149,14 @@ def fed_secret(data: bytes, start: int) -> list[Found] | None:
     return [_found(data, word)] if _is_given(data, word) else None
 
 
-def sql_password(data: bytes, start: int) -> Found | None:
-    match = _SQL.match(data, start)
-    if match is None or _REFERENCE.match(match[1]) or is_stand_in(match[1]):
-        return None
-    return Found(KIND, *match.span(1), Rank.STRUCTURE)
-
-
 def _finders() -> dict[CommandFinder, tuple[str, ...]]:
     made: dict[CommandFinder, tuple[str, ...]] = {}
     for row in rows():
         literal = row.literal
         listed = () if row.words else (f'{literal.strip()}"', f"{literal.strip()}'", f"{literal.strip()}\\")
         made[command(row)] = (literal, *listed)
-    made[sql_password] = ("identified by", "identified with", "password '", 'password "', "password \\")
+    quoted = shaped(_SQL, KIND, 1, accepts=lambda value: not _REFERENCE.match(value) and not is_stand_in(value))
+    made[quoted] = ("identified by", "identified with", "password '", 'password "', "password \\")
     made[fed_secret] = (
         "sudo -s", "chpasswd", "--password-stdin", "passwd --stdin", "--with-token", "--passphrase-fd", "cryptsetup",
     )  # fmt: skip

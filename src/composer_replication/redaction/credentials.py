@@ -52,26 +52,41 @@ _TELEGRAM = re.compile(rb":AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])")
 _DISCORD_WEBHOOK = re.compile(rb"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{15,21}/([A-Za-z0-9_-]{40,100})")
 
 
-def shaped(pattern: re.Pattern[bytes], kind: str, group: int = 0, rank: Rank = Rank.VENDOR) -> Finder:
-    """The shape alone is proof enough; the secret is a group of it, or all."""
+def shaped(
+    pattern: re.Pattern[bytes],
+    kind: str,
+    group: int = 0,
+    rank: Rank = Rank.STRUCTURE,
+    accepts: Callable[[bytes], bool] | None = None,
+) -> Finder:
+    """The secret is a group of the pattern, or all; `accepts` looks at it where the shape alone is not proof enough."""
 
     def find(data: bytes, start: int) -> Found | None:
         match = pattern.match(data, start)
-        return Found(kind, *match.span(group), rank) if match else None
-
-    return find
-
-
-def opaque(pattern: re.Pattern[bytes], kind: str) -> Finder:
-    """What stands in the place of a secret counts only where it looks like one."""
-
-    def find(data: bytes, start: int) -> Found | None:
-        match = pattern.match(data, start)
-        if match is None or not looks_secret(match[1], Form.QUOTED, is_password=False):
+        if match is None or (accepts and not accepts(match[group])):
             return None
-        return Found(kind, *match.span(1), Rank.STRUCTURE)
+        return Found(kind, *match.span(group), rank)
 
     return find
+
+
+def is_opaque(value: bytes) -> bool:
+    """What stands in the place of a secret looks like one."""
+    return looks_secret(value, Form.QUOTED, is_password=False)
+
+
+def is_own(value: bytes) -> bool:
+    """A value, not what points at one or stands for one."""
+    return not is_stand_in(value) and not is_reference(value)
+
+
+def _is_docker_auth(value: bytes) -> bool:
+    return (has_digit(value) or is_noise(value)) and not is_stand_in(value)
+
+
+def _is_prefixed(value: bytes) -> bool:
+    """A prefix is short enough to be one of a name: what follows must look drawn by chance."""
+    return has_digit(value[3:]) and entropy_bits(value) >= 3.3 and not is_stand_in(value)
 
 
 def cookie(data: bytes, start: int) -> Found | None:
@@ -80,7 +95,7 @@ def cookie(data: bytes, start: int) -> Found | None:
     if match is None:
         return None
     values = [pair.partition(b"=")[2].strip() for pair in match[1].split(b";")]
-    if not any(len(value) >= 8 and looks_secret(value, Form.QUOTED, is_password=False) for value in values):
+    if not any(len(value) >= 8 and is_opaque(value) for value in values):
         return None
     return Found("cookie", *match.span(1), Rank.STRUCTURE)
 
@@ -92,34 +107,12 @@ def url_credentials(data: bytes, start: int) -> Found | None:
         return None
     user, password = match[1], match[2]
     if password is not None:
-        if len(password) < 3 or password == user or is_stand_in(password) or is_reference(password):
+        if len(password) < 3 or password == user or not is_own(password):
             return None
         return Found("url-password", *match.span(2), Rank.STRUCTURE)
     if len(user) >= 20 and has_digit(user) and has_letter(user) and not is_reference(user):
         return Found("url-token", *match.span(1), Rank.STRUCTURE)
     return None
-
-
-def netrc(data: bytes, start: int) -> Found | None:
-    match = _NETRC.match(data, start)
-    if match is None or is_stand_in(match[1]) or is_reference(match[1]):
-        return None
-    return Found("netrc-password", *match.span(1), Rank.STRUCTURE)
-
-
-def docker_auth(data: bytes, start: int) -> Found | None:
-    match = _DOCKER_AUTH.match(data, start)
-    if match is None or not (has_digit(match[1]) or is_noise(match[1])) or is_stand_in(match[1]):
-        return None
-    return Found("docker-auth", *match.span(1), Rank.STRUCTURE)
-
-
-def sk_key(data: bytes, start: int) -> Found | None:
-    """`sk-...` of OpenAI, Anthropic, OpenRouter and the many that copy them."""
-    match = _SK_KEY.match(data, start)
-    if match is None or not has_digit(match[0][3:]) or entropy_bits(match[0]) < 3.3 or is_stand_in(match[0]):
-        return None
-    return Found("sk-api-key", *match.span(), Rank.STRUCTURE)
 
 
 def telegram(data: bytes, start: int) -> Found | None:
@@ -135,20 +128,21 @@ def telegram(data: bytes, start: int) -> Found | None:
 
 
 FINDERS: dict[Finder, tuple[str, ...]] = {
-    opaque(_BEARER, "bearer-token"): ("bearer",),
-    opaque(_AUTHORIZATION, "authorization"): ("authorization",),
+    shaped(_BEARER, "bearer-token", 1, accepts=is_opaque): ("bearer",),
+    shaped(_AUTHORIZATION, "authorization", 1, accepts=is_opaque): ("authorization",),
     cookie: ("cookie",),
     url_credentials: ("://",),
-    netrc: ("login",),
-    docker_auth: ('"auth\\', '"auth"', "'auth'"),
-    shaped(_CLIENT_KEY, "client-key-data", 1, Rank.STRUCTURE): ("client-key-data",),
-    opaque(_CONNECTION_KEY, "connection-string"): (
+    shaped(_NETRC, "netrc-password", 1, accepts=is_own): ("login",),
+    shaped(_DOCKER_AUTH, "docker-auth", 1, accepts=_is_docker_auth): ('"auth\\', '"auth"', "'auth'"),
+    shaped(_CLIENT_KEY, "client-key-data", 1): ("client-key-data",),
+    shaped(_CONNECTION_KEY, "connection-string", 1, accepts=is_opaque): (
         "accountkey=", "sharedaccesskey=", "sharedaccesssignature=", "sharedsecret=",
     ),
-    opaque(_SAS_SIGNATURE, "azure-sas-signature"): ("?sig=", "&sig=", ";sig="),
-    shaped(_JWT, "jwt"): ("eyj",),
-    sk_key: ("sk-",),
-    shaped(_HUGGINGFACE, "huggingface-access-token"): ("hf_",),
+    shaped(_SAS_SIGNATURE, "azure-sas-signature", 1, accepts=is_opaque): ("?sig=", "&sig=", ";sig="),
+    shaped(_JWT, "jwt", rank=Rank.VENDOR): ("eyj",),
+    # Of OpenAI, Anthropic, OpenRouter and the many that copy them.
+    shaped(_SK_KEY, "sk-api-key", accepts=_is_prefixed): ("sk-",),
+    shaped(_HUGGINGFACE, "huggingface-access-token", rank=Rank.VENDOR): ("hf_",),
     telegram: (":aa",),
-    shaped(_DISCORD_WEBHOOK, "discord-webhook", group=1): ("discord.com/api/", "discordapp.com/api/"),
+    shaped(_DISCORD_WEBHOOK, "discord-webhook", 1, Rank.VENDOR): ("discord.com/api/", "discordapp.com/api/"),
 }  # fmt: skip

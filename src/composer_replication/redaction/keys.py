@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from .credentials import shaped
 from .engine import LinearPattern
 from .runs import KEY_LINE_CHARS
 from .spans import Found, Rank
@@ -89,11 +90,6 @@ def first_line(data: bytes, start: int) -> Found | None:
     if match is None or _is_public(data, start):
         return None
     return Found(KIND, *match.span(), Rank.STRUCTURE)
-
-
-def putty_key(data: bytes, start: int) -> Found | None:
-    match = _PUTTY.match(data, start)
-    return Found(KIND, *match.span(1), Rank.VENDOR) if match else None
 
 
 def wide_lines(data: bytes) -> Iterator[Found]:
@@ -187,5 +183,5 @@ FINDERS = {
         "mc4caqawbqydk2v",
         "b3blbnnzac1rzxktdje",
     ),
-    putty_key: ("private-lines:",),
+    shaped(_PUTTY, KIND, 1, Rank.VENDOR): ("private-lines:",),
 }

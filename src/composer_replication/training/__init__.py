@@ -49,39 +49,27 @@ __all__ = [
     "sample_turns",
 ]
 _PLACES = {
-    "Channel": "channels",
-    "ChatTokens": "models.tokens",
-    "ComposerDataCollator": "stored.collator",
-    "ComposerReplicationTrainer": "backends.trl.trainer",
-    "EnvironmentRollouts": "backends.trl.rollouts",
-    "FreeSampler": "rollouts.sampling",
-    "HintedTurn": "lessons.online_sites",
-    "OnlineSite": "lessons.online_sites",
-    "PairTokens": "stored.examples",
-    "Policy": "models.loading",
-    "RereadTurn": "stored.examples",
-    "Rolled": "lessons.online_sites",
-    "Rollout": "rollouts.worker",
-    "SampledTurn": "rollouts.sampling",
-    "SelfDistillation": "channels",
-    "SiteTokens": "stored.examples",
-    "StepFailure": "rollouts.environment_steps",
-    "StoredBatches": "stored.batches",
-    "TraceExample": "stored.examples",
-    "TraceHinter": "lessons.online_sites",
-    "TurnRecord": "rollouts.worker",
-    "TurnSampler": "rollouts.sampling",
-    "load_policy": "models.loading",
-    "prompts_of": "backends.trl.rollouts",
-    "roll_out": "rollouts.playing",
-    "sample_turns": "rollouts.sampling",
+    "backends.trl.rollouts": ("EnvironmentRollouts", "prompts_of"),
+    "backends.trl.trainer": ("ComposerReplicationTrainer",),
+    "channels": ("Channel", "SelfDistillation"),
+    "lessons.online_sites": ("HintedTurn", "OnlineSite", "Rolled", "TraceHinter"),
+    "models.loading": ("Policy", "load_policy"),
+    "models.tokens": ("ChatTokens",),
+    "rollouts.environment_steps": ("StepFailure",),
+    "rollouts.playing": ("roll_out",),
+    "rollouts.sampling": ("FreeSampler", "SampledTurn", "TurnSampler", "sample_turns"),
+    "rollouts.worker": ("Rollout", "TurnRecord"),
+    "stored.batches": ("StoredBatches",),
+    "stored.collator": ("ComposerDataCollator",),
+    "stored.examples": ("PairTokens", "RereadTurn", "SiteTokens", "TraceExample"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(name)
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(name)
 
 
 def __dir__() -> list[str]:

@@ -9,10 +9,11 @@ from typing import Literal, NamedTuple
 from composer_replication.config import Config
 
 from ..models.shape import ModelShape
-from .costs import costs_of
+from .costs import Costs, Episodes, costs_of, turn_s
 from .doubts import FEW_TRACES
 from .fitting import fit
-from .foreseen import measuring_s, training_s
+from .layouts import plan_layout
+from .plan import Machine, workload
 
 Goal = Literal["sessions", "tasks", "toolbox"]
 GIB = 1 << 30
@@ -156,6 +157,20 @@ def first_settings(goal: Goal, model: str, machine: Device, shape: ModelShape | 
         told += f"; train about {training} and evaluate {measuring} at most, on an idle machine"
         time_s = round(sum(parts), 1)
     return FirstSettings(_text(goal, machine, values, told), peak, found.fits, time_s)
+
+
+def training_s(shape: ModelShape, config: Config, costs: Costs) -> float:
+    """Of all steps on stored sessions, in one process on a CPU, with every row at its longest."""
+    length, rows = config.training.max_tokens, config.training.traces_per_step
+    work, none_played = workload(config, 0, length, Machine()), Episodes(turns=0, rounds=0, prompt_tokens=0)
+    return plan_layout(shape, config, work, none_played, length * rows, costs)["wall_clock_s"]
+
+
+def measuring_s(shape: ModelShape, config: Config, costs: Costs) -> float:
+    """Before and after, on held-out sessions: of each kind as many turns as `evaluation.tasks`, at their longest. A
+    good turn is read once, a correction and its error too, and an error turn is written again."""
+    turns, read, written = config.evaluation.tasks, config.training.max_tokens, config.training.max_turn_tokens
+    return 2 * turns * (3 * turn_s(shape, config, costs, read, 0) + turn_s(shape, config, costs, read, written))
 
 
 def _text(goal: Goal, machine: Device, values: dict[str, dict[str, object]], told: str) -> str:

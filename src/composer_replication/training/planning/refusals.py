@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from importlib.util import find_spec
 
-from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig
+from composer_replication.config import Config, SamplingConfig, TrainingConfig
 from composer_replication.environments.protocol import EpisodeLimits
 from composer_replication.errors import UsageError
 from composer_replication.objective import GrpoSettings, OwnSettings, SdpoSettings, TrdpoSettings
+from composer_replication.sections import Section
 
 from ..processes import shards_otherwise
 
@@ -82,7 +84,7 @@ def _refuse_no_policy_gradient(config: Config) -> None:
 
 def _refuse_idle_sdpo(config: Config, source: str, processes: int) -> None:
     """Settings of channel 2 that only error turns of fresh rollouts have a use for."""
-    sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
+    sdpo = config.channel(SdpoSettings)
     _refuse_idle_teacher(sdpo)
     if config.training.rollouts and sdpo.source == "rollouts":
         if sdpo.hint == "feedback" and sdpo.sibling_hints != "off":
@@ -97,11 +99,13 @@ def _refuse_idle_sdpo(config: Config, source: str, processes: int) -> None:
                 'set hints.max_leak_level = "L2", or sibling_hints = "outcome"',
             )
         return
-    for key in ONLY_ONLINE if config.training.rollouts else ("source", *ONLY_ONLINE):
-        if getattr(sdpo, key) != getattr(defaults, key):
-            raise UsageError(
-                f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out"
-            )
+    for key in _changed(sdpo, ONLY_ONLINE if config.training.rollouts else ("source", *ONLY_ONLINE)):
+        raise UsageError(f"{key} of the channel sdpo does nothing without {source}", f"set {source}, or take it out")
+
+
+def _changed(settings: Section, keys: Iterable[str]) -> Collection[str]:
+    """Those of the keys that do not stand at their defaults."""
+    return settings.model_dump(include=set(keys), exclude_defaults=True)
 
 
 def _tells_of_another_task(sdpo: SdpoSettings) -> bool:
@@ -110,7 +114,7 @@ def _tells_of_another_task(sdpo: SdpoSettings) -> bool:
 
 def _refuse_idle_teacher(sdpo: SdpoSettings) -> None:
     for key, teacher in (("ema_rate", "ema"), ("trust_region_rate", "trust_region")):
-        if sdpo.teacher != teacher and getattr(sdpo, key) != getattr(SdpoSettings(), key):
+        if sdpo.teacher != teacher and _changed(sdpo, [key]):
             raise UsageError(
                 f'{key} of the channel sdpo does nothing without teacher = "{teacher}"', "set it, or take this out"
             )
@@ -155,42 +159,40 @@ def refuse_other_shards() -> None:
 
 def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
     """What only one of the backends does is refused by the others."""
-    if backend != "trl_async":
-        if config.channel(GrpoSettings).importance_clip is not None:
-            _refuse_backend("importance_clip of the channel grpo", backend, "trl_async")
-        if config.sampling.max_staleness != SamplingConfig().max_staleness:
-            _refuse_backend("sampling.max_staleness", backend, "trl_async")
-    if backend == "trl":
-        return
-    if config.channel(GrpoSettings).advantage != "group":
-        _refuse_backend("advantage of the channel grpo", backend, "trl")
-    if config.training.rollouts and not config.channel(GrpoSettings).weight:
+    grpo, sdpo = config.channel(GrpoSettings), config.channel(SdpoSettings)
+    if backend != "trl" and config.training.rollouts and not grpo.weight:
         _refuse_backend("the channel grpo without a weight", backend, "trl")
+    untaken = {
+        section: set(type(getattr(config, section)).model_fields) - taken
+        for section, taken in TAKEN.get(backend, {}).items()
+    }
+    for section, keys in {**IDLE[backend], **untaken}.items():
+        channel = {"grpo": grpo, "sdpo": sdpo}.get(section)
+        for key in _changed(channel or getattr(config, section), keys):
+            setting = f"{key} of the channel {section}" if channel else f"{section}.{key}"
+            _refuse_backend(setting, backend, "trl_async" if key in ONLY_ASYNC.get(section, ()) else "trl")
     if backend in TAKEN:
-        {"tinker": _refuse_for_tinker, "verl": _refuse_for_verl}[backend](config, processes)
-        return
+        if sdpo.jsd_beta not in (1, SdpoSettings().jsd_beta):
+            _refuse_backend("jsd_beta of the channel sdpo", backend, "trl")
+        if own := next((entry for entry in config.channels if isinstance(entry, OwnSettings)), None):
+            raise UsageError(f"{own.label} reads the model, which --backend {backend} keeps", "use --backend trl")
+    if backend != "trl":
+        {"tinker": _refuse_for_tinker, "verl": _refuse_for_verl, "trl_async": _refuse_for_async}[backend](
+            config, processes
+        )
+
+
+def _refuse_for_async(config: Config, processes: int) -> None:
     if config.sampling.server is None:
         raise UsageError("--backend trl_async plays on a server while it trains", 'set [sampling] server = "http://…"')
     if processes > 1:
         raise UsageError("--backend trl_async runs in one process here", "start it without accelerate launch")
-    training, defaults = config.training, TrainingConfig()
-    if training.token_weights:
-        _refuse_backend("training.token_weights", backend, "trl")
-    for key in ("rollouts", "gradient_ratio_target", "dynamic_sampling_rounds", "reference_kl", "checkpoint_every"):
-        if getattr(training, key) != getattr(defaults, key):
-            _refuse_backend(f"training.{key}", backend, "trl")
-    if config.channel(SdpoSettings).require_acceptance:
-        _refuse_backend("require_acceptance of the channel sdpo", backend, "trl")
+    if config.training.token_weights:
+        _refuse_backend("training.token_weights", "trl_async", "trl")
     if _tells_of_another_task(config.channel(SdpoSettings)):
         raise UsageError(NO_OTHER_TASK, "use --backend trl: trl_async looks at one task at a time")
-    if config.monitor.enabled:
-        _refuse_backend("monitor.enabled", backend, "trl")
-    if config.environment.curriculum:
-        _refuse_backend("environment.curriculum", backend, "trl")
     if config.hardware.lora_rank:
-        raise UsageError(
-            f"adapters were not tried with --backend {backend}", "use --backend trl, or take lora_rank out"
-        )
+        raise UsageError("adapters were not tried with --backend trl_async", "use --backend trl, or take lora_rank out")
 
 
 def refuse_for_diloco(config: Config, backend: str, processes: int) -> None:
@@ -217,31 +219,50 @@ def refuse_for_diloco(config: Config, backend: str, processes: int) -> None:
         )
 
 
+OF_ENGINES = {
+    "training": {
+        "steps", "prompts_per_step", "group_size", "learning_rate", "rate_warmup_steps", "max_turn_tokens",
+        "max_tokens", "traces_per_step", "checkpoint_every", "error_turn_penalty", "leak_penalty",
+        "leak_penalty_weight", "leak_ways_known",
+    },
+    "sampling": set[str](),
+    "monitor": {"alarm_rate", "mode"},
+}  # fmt: skip
 TAKEN = {
-    "tinker": {
+    "tinker": {**OF_ENGINES, "hardware": {"lora_rank", "rollouts_at_once", "weights"}},
+    "verl": {
+        **OF_ENGINES,
+        "training": OF_ENGINES["training"] | {"temperature", "reference_kl"},
+        "hardware": {"rollouts_per_device", "rollouts_at_once", "weights", "autocast", "gradient_checkpointing"},
+    },
+}
+"""Settings that an engine takes; all others of these sections must stand as they are."""
+OF_DISTRIBUTIONS = {"temperature", "top_k", "token_clip", "importance_clip", "require_acceptance"}
+"""Of channel 2: what needs whole distributions, or a policy in this process. `jsd_beta` is another, which may be 1."""
+ONLY_ASYNC = {"grpo": {"importance_clip"}, "sampling": {"max_staleness"}}
+IDLE = {
+    "trl": ONLY_ASYNC,
+    "trl_async": {
+        "grpo": {"advantage"},
+        "sdpo": {"require_acceptance"},
         "training": {
-            "steps", "prompts_per_step", "group_size", "learning_rate", "rate_warmup_steps", "max_turn_tokens",
-            "max_tokens", "traces_per_step", "checkpoint_every", "error_turn_penalty", "leak_penalty",
-            "leak_penalty_weight", "leak_ways_known",
+            "rollouts", "gradient_ratio_target", "dynamic_sampling_rounds", "reference_kl", "checkpoint_every",
         },
-        "hardware": {"lora_rank", "rollouts_at_once", "weights"},
-        "sampling": set[str](),
-        "monitor": {"alarm_rate", "mode"},
+        "monitor": {"enabled"},
+        "environment": {"curriculum"},
+    },
+    "tinker": {
+        "grpo": {"importance_clip", "advantage"},
+        "sdpo": OF_DISTRIBUTIONS,
+        "environment": {"curriculum"},
     },
     "verl": {
-        "training": {
-            "steps", "prompts_per_step", "group_size", "learning_rate", "rate_warmup_steps", "temperature",
-            "max_turn_tokens", "max_tokens", "traces_per_step", "checkpoint_every", "reference_kl",
-            "error_turn_penalty", "leak_penalty", "leak_penalty_weight", "leak_ways_known",
-        },
-        "hardware": {"rollouts_per_device", "rollouts_at_once", "weights", "autocast", "gradient_checkpointing"},
-        "sampling": set[str](),
-        "monitor": {"alarm_rate", "mode"},
+        "grpo": {"importance_clip", "advantage", "weight", "schedule"},
+        "sdpo": OF_DISTRIBUTIONS | {"sibling_hints", "hint"},
+        "environment": {"curriculum"},
     },
 }  # fmt: skip
-"""Settings that an engine takes; all others of these sections must stand as they are."""
-OF_DISTRIBUTIONS = ("jsd_beta", "temperature", "top_k", "token_clip", "importance_clip", "require_acceptance")
-"""Of channel 2: what needs whole distributions, or a policy in this process."""
+"""Settings that a backend does not read, of the sections of which it reads the others."""
 
 
 def _refuse_for_tinker(config: Config, processes: int) -> None:
@@ -251,7 +272,6 @@ def _refuse_for_tinker(config: Config, processes: int) -> None:
         )
     if config.hardware.lora_rank is None:
         raise UsageError("a Tinker server trains adapters", "set hardware.lora_rank, such as 16")
-    _refuse_untaken(config, "tinker")
     sdpo = config.channel(SdpoSettings)
     if sdpo.weight and sdpo.teacher not in ("live", "frozen"):
         raise UsageError(
@@ -262,36 +282,13 @@ def _refuse_for_tinker(config: Config, processes: int) -> None:
 def _refuse_for_verl(config: Config, processes: int) -> None:
     if processes > 1:
         raise UsageError("verl starts its own processes", "start it without a launcher")
-    _refuse_untaken(config, "verl")
-    grpo, sdpo = config.channel(GrpoSettings), config.channel(SdpoSettings)
-    for key in ("weight", "schedule"):
-        if getattr(grpo, key) != getattr(GrpoSettings(), key):
-            _refuse_backend(f"{key} of the channel grpo", "verl", "trl")
-    for key in ("sibling_hints", "hint"):
-        if getattr(sdpo, key) != getattr(SdpoSettings(), key):
-            _refuse_backend(f"{key} of the channel sdpo", "verl", "trl")
+    sdpo = config.channel(SdpoSettings)
     if sdpo.weight and sdpo.teacher != "live":
         raise UsageError("verl keeps no second policy that sees the hint", 'set teacher = "live" of the channel sdpo')
     if config.training.temperature != 1 and (sdpo.weight or config.channel(TrdpoSettings).weight):
         raise UsageError(
             "verl scores stored rows at the rollouts' temperature", "set training.temperature = 1, or the weights to 0"
         )
-
-
-def _refuse_untaken(config: Config, backend: str) -> None:
-    for section, taken in TAKEN[backend].items():
-        asked = getattr(config, section)
-        for key, field in type(asked).model_fields.items():
-            if key not in taken and getattr(asked, key) != field.get_default():
-                _refuse_backend(f"{section}.{key}", backend, "trl")
-    if config.environment.curriculum:
-        _refuse_backend("environment.curriculum", backend, "trl")
-    sdpo, defaults = config.channel(SdpoSettings), SdpoSettings()
-    for key in OF_DISTRIBUTIONS:
-        if getattr(sdpo, key) != getattr(defaults, key) and (key, getattr(sdpo, key)) != ("jsd_beta", 1.0):
-            _refuse_backend(f"{key} of the channel sdpo", backend, "trl")
-    if own := next((entry for entry in config.channels if isinstance(entry, OwnSettings)), None):
-        raise UsageError(f"{own.label} reads the model, which --backend {backend} keeps", "use --backend trl")
 
 
 def _refuse_backend(setting: str, backend: str, other: str) -> None:
@@ -307,18 +304,17 @@ def tell_missing_vllm(config: Config) -> None:
 
 
 def _refuse_idle_sampling(config: Config) -> None:
-    sampling, defaults = config.sampling, SamplingConfig()
+    sampling = config.sampling
     if sampling.server and config.hardware.vllm != "off":
         raise UsageError("sampling.server and hardware.vllm both sample", "take one of them out")
-    if config.hardware.vllm == "off" and config.hardware.vllm_memory_share != HardwareConfig().vllm_memory_share:
+    if config.hardware.vllm == "off" and _changed(config.hardware, ["vllm_memory_share"]):
         raise UsageError(
             'hardware.vllm_memory_share does nothing without hardware.vllm = "colocate"', "set it, or take this out"
         )
     if sampling.server and not config.training.rollouts:
         raise UsageError("sampling.server does nothing without rollouts = true", "set training.rollouts")
-    for key in SamplingConfig.model_fields if sampling.server is None else ():
-        if getattr(sampling, key) != getattr(defaults, key):
-            raise UsageError(f"sampling.{key} does nothing without sampling.server", "set it, or take this out")
+    for key in _changed(sampling, SamplingConfig.model_fields) if sampling.server is None else ():
+        raise UsageError(f"sampling.{key} does nothing without sampling.server", "set it, or take this out")
     if sampling.folder is not None and sampling.weight_transfer != "disk":
         raise UsageError('sampling.folder does nothing without weight_transfer = "disk"', "set it, or take this out")
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from torch import Tensor
-from transformers import Trainer
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ...channels import Channel, schedule_of
-from ...interrupts import held_back
 from ...planning.refusals import refuse_stored_traces_in_several
 from ...step.balance import Balance
 from ...step.log import StepLog
@@ -20,12 +16,11 @@ from ...step.stored import StoredChannels
 from ...stored.batches import SPREAD, LikeLengths, row_places
 from ...stored.examples import TraceExample
 from ...stored.reread import RereadTurns
-from . import checkpoints
 from .engine import AccelerateEngine
-from .following import Following, teachers_of
+from .following import Following, StatefulTrainer, teachers_of
 
 
-class OfflineComposerTrainer(Trainer):
+class OfflineComposerTrainer(StatefulTrainer):
     """A transformers trainer over `TraceExample`s and the collator. Each channel has a backward pass of its own."""
 
     def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:
@@ -36,6 +31,7 @@ class OfflineComposerTrainer(Trainer):
         self._balance = Balance({channel.name: schedule_of(channel) for channel in channels}, limit=None)
         self._stored = StoredChannels(channels, self._balance, engine, self._step_log)
         self._teachers = teachers_of(self._stored.active)
+        self._stateful = dict(self._teachers)
         for teacher in self._teachers.values():
             self.add_callback(Following(teacher))
         self.reread = RereadTurns(self.model, cast("Sequence[TraceExample]", self.train_dataset), self._keep)
@@ -62,20 +58,6 @@ class OfflineComposerTrainer(Trainer):
 
     def _keep(self, name: str, value: float) -> None:
         self._values[name].append(value)
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        # The last checkpoint goes before this one is whole.
-        with held_back():
-            super()._save_checkpoint(model, trial)
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            checkpoints.save(folder, self._teachers, 0, frozenset())
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            for teacher in self._teachers.values():
-                teacher.begin(self.model)
-            checkpoints.load(Path(checkpoint), self._teachers, 0, frozenset())
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         means = {name: sum(values) / len(values) for name, values in self._values.items() if values}

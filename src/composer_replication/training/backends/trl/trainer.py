@@ -13,12 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import gather_object
 from torch import Tensor
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from composer_replication.errors import UsageError
@@ -27,7 +25,6 @@ from composer_replication.sections import refuse_unknown
 
 from ...alarms import COMPARED_STEPS, AlarmWarnings, Thresholds
 from ...channels import Channel, ReplayPreference, SelfDistillation, schedule_of, scheduled
-from ...interrupts import held_back
 from ...lessons.metrics import found_sites, site_metrics, warn_if_all_dropped
 from ...lessons.online_sites import (
     MAX_TEACHER_TOKENS,
@@ -55,12 +52,12 @@ from . import checkpoints
 from .dynamic_sampling import PromptStream, flat_groups, replace_rows, rows_of
 from .engine import AccelerateEngine
 from .environment_traces import trace_of_messages
-from .following import Following, teachers_of
+from .following import Following, StatefulTrainer, teachers_of
 from .rewards import checked
 from .rollouts import EnvironmentRollouts
 
 
-class ComposerReplicationTrainer(GRPOTrainer):
+class ComposerReplicationTrainer(StatefulTrainer, GRPOTrainer):
     """A `trl.GRPOTrainer` with `loss = GRPO + alpha_sdpo · SDPO + beta_replay · TR-DPO`, plus any further `channels`.
 
     With a `hinter` channel 2 works on the error turns of each step's own rollouts: those of `environment_factory` as
@@ -397,27 +394,6 @@ class ComposerReplicationTrainer(GRPOTrainer):
                 weight = self._balance.weight(channel.name) / micro_steps
                 for found in weigh(unwrapped, batch, weight) if weigh else ():
                     folder.add(self.state.global_step + 1, channel.name, found)
-
-    # Checkpoints
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        # The last checkpoint goes before this one is whole.
-        with held_back():
-            super()._save_checkpoint(model, trial)
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            place = (self.accelerator.process_index, self._shared_parts, self.accelerator.num_processes)
-            checkpoints.save(folder, self._stateful, *place)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            for teacher in self._teachers.values():
-                teacher.begin(self.model)
-            checkpoints.load(Path(checkpoint), self._stateful, self.accelerator.process_index, self._shared_parts)
-
-    @property
-    def _shared_parts(self) -> frozenset[str]:
-        return frozenset() if self.is_fsdp_enabled else frozenset(self._teachers)
 
     # Plumbing
 
