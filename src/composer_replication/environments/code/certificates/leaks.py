@@ -26,7 +26,6 @@ from .leak_files import (
     archive_members,
     byte_suspicion,
     folder_suspicion,
-    history_findings,
     holds_target,
     is_archive,
     kind_suspicion,
@@ -234,7 +233,7 @@ def split_id(test_id: str) -> tuple[str, str]:
 
 
 def walk(tree: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every entry with its path in the tree; histories are not entered."""
+    """Every entry with its path in the tree; git's histories are not entered."""
     with os.scandir(tree) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             path = f"{prefix}{entry.name}"
@@ -244,13 +243,9 @@ def walk(tree: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]
 
 
 def folder_findings(path: str, folder: Path) -> Iterator[LeakFinding]:
-    if folder.name == ".git":
-        for inner, detail in history_findings(folder):
-            yield LeakFinding(check="history", path=f"{path}/{inner}".rstrip("/"), detail=detail)
-        return
     suspicion = folder_suspicion(path)
     # An empty folder tells nothing.
-    if suspicion is not None and any(not entry.is_dir() for _, entry in walk(folder)):
+    if suspicion is not None and any(files for _, _, files in os.walk(folder)):
         yield LeakFinding(check=suspicion.check, path=path, detail=suspicion.detail)
 
 
