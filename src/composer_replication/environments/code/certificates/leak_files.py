@@ -12,26 +12,30 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-COMPILED_SUFFIXES = frozenset({".pyc", ".pyo", ".pyd", ".class", ".so", ".dll", ".dylib", ".o", ".a"})
-ARCHIVE_SUFFIXES = frozenset(
-    {".whl", ".egg", ".zip", ".jar", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".pyz"}
+COMPILED_SUFFIXES = ".pyc .pyo .pyd .class .so .dll .dylib .o .a".split()
+ARCHIVE_SUFFIXES = ".whl .egg .zip .jar .tar .tgz .gz .bz2 .xz .zst .7z .pyz".split()
+CACHE_FOLDERS = (
+    "__pycache__ .mypy_cache .pytest_cache .ruff_cache .hypothesis .tox .nox .eggs .cache .pytype .pyre .venv"
+    " site-packages dist-packages __pypackages__ htmlcov .history .ipynb_checkpoints".split()
 )
-CACHE_FOLDERS = frozenset(
-    {
-        "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".eggs", ".cache",
-        ".pytype", ".pyre", ".venv", "site-packages", "dist-packages", "__pypackages__", "htmlcov", ".history",
-        ".ipynb_checkpoints",
-    }
-)  # fmt: skip
-CACHE_FILES = ("*.swp", "*.swo", ".coverage", ".coverage.*", ".dmypy.json")
-PACKAGING = ("*.egg-info", "*.dist-info", "*.egg-link")
-BUILD_FOLDERS = ("build/lib", "build/lib.*", "build/bdist.*", "*/build/lib", "*/build/lib.*", "*/build/bdist.*")
-HISTORY_FOLDERS = frozenset({".git", ".hg", ".svn", ".bzr", "CVS", "_darcs"})
+METADATA = "metadata of an installed or built package"
+FOLDERS = (
+    ("history", "a repository's history", ".git .hg .svn .bzr CVS _darcs".split()),
+    ("caches", "a tool's cache", CACHE_FOLDERS),
+    ("packaging", METADATA, "*.egg-info *.dist-info *.egg-link".split()),
+    ("packaging", "a build product", "build/lib build/lib.* build/bdist.*".split()),
+)
+FILES = (
+    ("compiled", "compiled code", [f"*{suffix}" for suffix in COMPILED_SUFFIXES]),
+    ("packaging", METADATA, "*.egg-info *.dist-info *.egg-link".split()),
+    ("caches", "a tool's cache or an editor's copy", "*.swp *.swo .coverage .coverage.* .dmypy.json".split()),
+)
+"""Check, detail, and patterns of the end of a path."""
 LARGEST_MEMBER_BYTES = 4 * 1024 * 1024
 MOST_MEMBERS = 2000
 
@@ -42,27 +46,13 @@ class Suspicion:
     detail: str
 
 
-def folder_suspicion(path: str) -> Suspicion | None:
-    name = PurePosixPath(path).name
-    if name in HISTORY_FOLDERS:
-        return Suspicion("history", "a repository's history")
-    if name in CACHE_FOLDERS:
-        return Suspicion("caches", "a tool's cache")
-    if any(fnmatch(name, pattern) for pattern in PACKAGING):
-        return Suspicion("packaging", "metadata of an installed or built package")
-    if any(fnmatch(path, pattern) for pattern in BUILD_FOLDERS):
-        return Suspicion("packaging", "a build product")
-    return None
-
-
-def name_suspicion(path: str) -> Suspicion | None:
+def name_suspicion(path: str, forbidden: Iterable[tuple[str, str, Sequence[str]]]) -> Suspicion | None:
+    """`forbidden` is `FOLDERS` or `FILES`."""
     pure = PurePosixPath(path)
-    if pure.suffix in COMPILED_SUFFIXES:
-        return Suspicion("compiled", "compiled code")
-    if any(fnmatch(pure.name, pattern) for pattern in PACKAGING):
-        return Suspicion("packaging", "metadata of an installed or built package")
-    if any(fnmatch(pure.name, pattern) for pattern in CACHE_FILES):
-        return Suspicion("caches", "a tool's cache or an editor's copy")
+    last_two = "/".join(pure.parts[-2:])
+    for check, detail, patterns in forbidden:
+        if any(fnmatchcase(last_two if "/" in pattern else pure.name, pattern) for pattern in patterns):
+            return Suspicion(check, detail)
     return None
 
 
