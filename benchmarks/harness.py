@@ -8,7 +8,7 @@ RUNTIME is a virtual environment with mini-swe-agent. Two parts, both with SmolL
    tool call, so it solves nothing. Every second agent of a task therefore gets **scripted** turns (a failing command,
    the solution, the hand-in) in place of sampled ones: they show grading, error sites and a group with different
    rewards. In the end `recompose sites`, `hint` and one step of `train` run on what was kept.
-2. `--connections` clients at once on a loopback port: both dialects, with and without streaming, `--rounds` calls each.
+2. `--connections` clients at once on its socket: both dialects, with and without streaming, `--rounds` calls each.
 
 Every sampled call is then compared with `model.generate` on the very ids of its prompt.
 """
@@ -32,7 +32,7 @@ import torch
 
 from composer_replication.config import Config, EnvironmentConfig, ModelConfig, TrainingConfig, WarmupConfig
 from composer_replication.environments.code.environment import CodeEnvironment
-from composer_replication.environments.code.harness.proxy import CaptureProxy
+from composer_replication.environments.code.harness.proxy import SOCKET, CaptureProxy
 from composer_replication.environments.code.quickstart import make_sample_tasks
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import TaskFolder
@@ -216,11 +216,11 @@ def load(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
         sampled.extend((context, turn.ids) for context, turn in zip(contexts, turns, strict=True))
         return turns
 
-    with CaptureProxy("policy", port=0) as proxy, proxy.session(write, 10**6) as capture:
+    with CaptureProxy("policy") as proxy, proxy.session(write, 10**6) as capture:
 
         def clients() -> None:
             try:
-                asyncio.run(_clients(proxy.base_url, capture.key, options, statuses))
+                asyncio.run(_clients(proxy.folder / SOCKET, capture.key, options, statuses))
             finally:
                 over.set()
 
@@ -244,24 +244,23 @@ def load(options: argparse.Namespace, policy: Policy) -> dict[str, Any]:
     }
 
 
-async def _clients(url: str, key: str, options: argparse.Namespace, statuses: list[int]) -> None:
+async def _clients(place: Path, key: str, options: argparse.Namespace, statuses: list[int]) -> None:
     limits = httpx.Limits(max_connections=options.connections)
-    async with httpx.AsyncClient(timeout=3600.0, limits=limits) as client:
-        each = (_client(client, url, key, number, options.rounds, statuses) for number in range(options.connections))
+    transport = httpx.AsyncHTTPTransport(limits=limits, uds=str(place))
+    async with httpx.AsyncClient(timeout=3600.0, transport=transport, base_url="http://proxy") as client:
+        each = (_client(client, key, number, options.rounds, statuses) for number in range(options.connections))
         await asyncio.gather(*each)
 
 
-async def _client(client: httpx.AsyncClient, url: str, key: str, number: int, rounds: int, statuses: list[int]) -> None:
+async def _client(client: httpx.AsyncClient, key: str, number: int, rounds: int, statuses: list[int]) -> None:
     streams, asked = number % 4 >= 2, [{"role": "user", "content": f"What is {number} plus one?"}]
     for _ in range(rounds):
         body = {"model": "policy", "messages": asked, "stream": streams, "max_tokens": 2000}
         if number % 2:
             headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
-            answer = await client.post(f"{url}/v1/messages", json=body, headers=headers)
+            answer = await client.post("/v1/messages", json=body, headers=headers)
         else:
-            answer = await client.post(
-                f"{url}/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"}
-            )
+            answer = await client.post("/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"})
         statuses.append(answer.status_code)
         asked = [
             *asked,

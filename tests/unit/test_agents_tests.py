@@ -8,6 +8,7 @@ from composer_replication.environments.code.certificates.gates import Bench
 from composer_replication.environments.code.making.make import MakeSettings, make
 from composer_replication.environments.code.running.coverage import missing_imports, survey, tell_missing
 from composer_replication.environments.code.running.warm import TestSetup
+from composer_replication.environments.code.sandbox.interface import Limits
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import Rejection
 from composer_replication.errors import UsageError
@@ -27,6 +28,13 @@ def test_a_suite_that_does_not_start_for_the_agent_is_refused(tmp_path):
     repository = tiny_repository(tmp_path, {"pyproject.toml": SETTINGS + 'addopts = "-k (unbalanced"\n'})
     with pytest.raises(UsageError, match="is red where an agent runs it"):
         red_for_agents(repository, TestSetup())
+
+
+def test_a_suite_may_take_longer_than_a_command_of_an_agent(tmp_path, monkeypatch):
+    _, *others = Limits.__init__.__defaults__
+    monkeypatch.setattr(Limits.__init__, "__defaults__", (3.0, *others))
+    slow = "import time\n\n\ndef test_slow():\n    time.sleep(4)\n"
+    assert red_for_agents(tiny_repository(tmp_path, {"tests/test_slow.py": slow}), TestSetup()) == frozenset()
 
 
 def test_what_is_red_by_the_repositorys_own_settings_is_known(tmp_path):

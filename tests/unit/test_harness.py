@@ -51,6 +51,8 @@ from composer_replication.training.stored.policy_gradient import StoredPolicy
 from composer_replication.training.stored.records import TokenizedTrace
 from tests.hacks.sample_task import SPANS, SPANS_GOLD, write_sample_task
 
+from .capture_client import CHAT, client_of
+
 TINY = Path(__file__).parents[1] / "tiny_harness"
 
 
@@ -397,31 +399,37 @@ def echo(call):
 
 @pytest.fixture
 def proxy():
-    with CaptureProxy("policy", port=0, body_bytes=2000) as opened:
+    with CaptureProxy("policy", body_bytes=2000) as opened:
         yield opened
 
 
-def test_only_model_calls_under_a_key_and_of_a_bounded_size_are_answered(proxy):
-    chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
+@pytest.fixture
+def client(proxy):
+    with client_of(proxy) as opened:
+        yield opened
+
+
+def test_only_model_calls_under_a_key_and_of_a_bounded_size_are_answered(proxy, client):
+    body = {"messages": [{"role": "user", "content": "hi"}]}
     with proxy.session(echo, 60) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
-        assert httpx.post(chat, json=body, headers=key).status_code == 200
-        assert httpx.post(chat, json=body).status_code == 401
-        assert httpx.post(chat, json=body, headers={"x-api-key": "guess"}).status_code == 401
+        assert client.post(CHAT, json=body, headers=key).status_code == 200
+        assert client.post(CHAT, json=body).status_code == 401
+        assert client.post(CHAT, json=body, headers={"x-api-key": "guess"}).status_code == 401
         long = {"messages": [{"role": "user", "content": "x" * 3000}]}
-        assert httpx.post(chat, json=long, headers=key).status_code == 413
+        assert client.post(CHAT, json=long, headers=key).status_code == 413
         for path in ("/sessions", "/health", f"/sessions/{capture.key}/rollout", "/docs"):
-            assert httpx.get(proxy.base_url + path, headers=key).status_code == 404
-        assert httpx.post(f"{proxy.base_url}/sessions", json={}, headers=key).status_code == 404
+            assert client.get(path, headers=key).status_code == 404
+        assert client.post("/sessions", json={}, headers=key).status_code == 404
         assert [node.sampled_ids for node in capture.session.graph.nodes()] == [[4, 5]]
-    assert httpx.post(chat, json=body, headers=key).status_code == 401
+    assert client.post(CHAT, json=body, headers=key).status_code == 401
 
 
-def test_calls_beyond_the_limit_get_a_last_word(proxy):
-    chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
+def test_calls_beyond_the_limit_get_a_last_word(proxy, client):
+    body = {"messages": [{"role": "user", "content": "hi"}]}
     with proxy.session(echo, 2) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
-        said = [httpx.post(chat, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
+        said = [client.post(CHAT, json=body, headers=key).json()["choices"][0]["message"] for _ in range(3)]
     assert [message["content"] for message in said] == ["hello", "hello", "Step budget exhausted; stopping."]
     assert len(capture.session.graph.nodes()) == 2
 
@@ -436,16 +444,18 @@ def test_calls_beyond_the_limit_get_a_last_word(proxy):
         {"tools": [{"type": "function", "function": {"name": 5}}]},
     ],
 )
-def test_a_call_that_cannot_be_read_is_refused_and_is_no_failure_of_the_policy(proxy, sent):
-    chat, body = f"{proxy.base_url}/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
+def test_a_call_that_cannot_be_read_is_refused_and_is_no_failure_of_the_policy(proxy, client, sent):
+    body = {"messages": [{"role": "user", "content": "hi"}]}
     with proxy.session(echo, 60) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
-        said = [httpx.post(chat, json=each, headers=key).status_code for each in (body, {**body, **sent}, body)]
+        said = [client.post(CHAT, json=each, headers=key).status_code for each in (body, {**body, **sent}, body)]
     assert said == [200, 400, 200] and capture.failure is None
     assert len(capture.session.graph.nodes()) == 2
 
 
-def test_messages_that_the_template_refuses_are_refused_and_sampling_that_fails_is_the_policys(proxy, chatml_tokenizer):
+def test_messages_that_the_template_refuses_are_refused_and_sampling_that_fails_is_the_policys(
+    proxy, client, chatml_tokenizer
+):
     tokenizer = chatml_tokenizer("<|pad|>")
     refusing = "{% if messages[-1]['role'] == 'assistant' %}{{ raise_exception('not now') }}{% endif %}"
     tokens = ChatTokens(tokenizer)
@@ -454,13 +464,12 @@ def test_messages_that_the_template_refuses_are_refused_and_sampling_that_fails_
     def sample(context):
         raise RuntimeError("out of memory")
 
-    chat = f"{proxy.base_url}/v1/chat/completions"
     with proxy.session(writer(tokens, sample, 8, 1000, {}), 60) as capture:
         key = {"Authorization": f"Bearer {capture.key}"}
         body = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
-        answer = httpx.post(chat, json=body, headers=key)
+        answer = client.post(CHAT, json=body, headers=key)
         assert answer.status_code == 400 and "not now" in answer.text and capture.failure is None
-        assert httpx.post(chat, json={"messages": body["messages"][:1]}, headers=key).status_code == 502
+        assert client.post(CHAT, json={"messages": body["messages"][:1]}, headers=key).status_code == 502
     assert str(capture.failure) == "out of memory"
 
 
@@ -474,12 +483,12 @@ def test_episodes_that_start_at_once_share_one_proxy(folder):
         environment.close()
 
 
-def test_the_socket_is_gone_when_the_proxy_is_closed(proxy):
+def test_the_socket_is_gone_when_the_proxy_is_closed(proxy, client):
     assert (proxy.folder / "proxy.sock").exists()
     proxy.close()
     assert not proxy.folder.exists()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{proxy.base_url}/v1/models")
+        client.get("/v1/models")
 
 
 def test_a_harness_goes_by_its_name_or_by_its_command():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import httpx
 import pytest
 
 from composer_replication.environments.code.harness.proxy import CaptureProxy
@@ -18,13 +17,14 @@ from composer_replication.training.rollouts.sampling import SampledTurn
 from composer_replication.training.rollouts.self_played import writer
 from composer_replication.training.stored.records import TokenizedTrace
 
+from .capture_client import CHAT, MESSAGES, RESPONSES, client_of
+
 HELLO = [{"role": "user", "content": "hi"}]
-CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 
 
 @pytest.fixture(scope="module")
 def proxy():
-    with CaptureProxy("policy", port=0) as opened:
+    with CaptureProxy("policy") as opened:
         yield opened
 
 
@@ -33,8 +33,13 @@ def tokens(chatml_tokenizer):
     return ChatTokens(chatml_tokenizer("<|pad|>"))
 
 
+def posted(proxy, path, body, key):
+    with client_of(proxy) as client:
+        return client.post(path, json=body, headers={"x-api-key": key})
+
+
 def asked(proxy, capture, path, body):
-    return httpx.post(proxy.base_url + path, json=body, headers={"x-api-key": capture.key})
+    return posted(proxy, path, body, capture.key)
 
 
 def writing(tokens, text, turn_tokens):
@@ -109,10 +114,9 @@ def test_a_limit_that_is_none_is_refused_in_the_words_of_the_dialect(proxy, path
 
 
 def test_what_the_guard_refuses_is_in_the_words_of_the_dialect_too(proxy):
-    key = {"x-api-key": "guess"}
-    told = httpx.post(proxy.base_url + MESSAGES, json={}, headers=key).json()
+    told = posted(proxy, MESSAGES, {}, "guess").json()
     assert told["type"] == "error" and "key" in told["error"]["message"]
-    assert "type" not in httpx.post(proxy.base_url + CHAT, json={}, headers=key).json()
+    assert "type" not in posted(proxy, CHAT, {}, "guess").json()
 
 
 def test_a_failure_inside_openenv_is_told_as_one(proxy, monkeypatch):

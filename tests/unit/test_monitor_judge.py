@@ -12,7 +12,6 @@ from composer_replication.monitor.events import CLASS_OF_CHANNEL
 from composer_replication.monitor.features import NAMES
 from composer_replication.monitor.judge import Models, conduct_of, judge
 from composer_replication.monitor.penalty import Weights
-from composer_replication.monitor.report import class_table
 from composer_replication.monitor.rules.table import RULES
 
 from .monitor_cases import HARD_HIT, SOFT_HIT, conduct, evidence, grade, sign, step, trace
@@ -178,4 +177,10 @@ def test_the_table_of_classes_names_the_layers_that_have_a_rule_for_them():
 
 
 def test_the_documents_show_what_the_code_says():
-    assert f"\n{class_table()}\n" in (Path(__file__).parents[2] / "docs" / "monitor.md").read_text()
+    head = ["| | class | what it is | what prevents it | layers that can see it |", "|---|---|---|---|---|"]
+    rows = [
+        f"| {each.number} | `{each.name}` | {each.what} | {each.prevented_by} | {', '.join(each.seen_by)} |"
+        for each in HACK_CLASSES
+    ]
+    shown = "\n".join(["", *head, *rows, ""])
+    assert shown in (Path(__file__).parents[2] / "docs" / "monitor.md").read_text()

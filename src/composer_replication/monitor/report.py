@@ -17,7 +17,7 @@ from composer_replication.errors import quoted
 from composer_replication.records import Finding
 from composer_replication.runs import Run, write_atomically
 
-from .classes import BY_NAME, HACK_CLASSES
+from .classes import BY_NAME
 from .stage import NOUN, TraceVerdict, read_verdicts
 
 PAGE = "monitor/report.html"
@@ -188,14 +188,3 @@ def _one_line(text: str) -> str:
     """Without control characters: a line of a trace must not steer the terminal."""
     plain = "".join(char if char.isprintable() else " " for char in text)
     return plain if len(plain) <= MAX_LINE_CHARS else f"{plain[:MAX_LINE_CHARS]}…"
-
-
-def class_table() -> str:
-    """The classes as the documents show them."""
-    rows = [
-        f"| {each.number} | `{each.name}` | {each.what} | {each.prevented_by} | {', '.join(each.seen_by)} |"
-        for each in HACK_CLASSES
-    ]
-    return "\n".join(
-        ["| | class | what it is | what prevents it | layers that can see it |", "|---|---|---|---|---|", *rows]
-    )

@@ -326,7 +326,7 @@ def _takes_anything(arguments: ast.arguments) -> bool:
     return arguments.vararg is not None and arguments.kwarg is not None and not arguments.args
 
 
-def literals_of_tests(nodes: list[ast.AST], names: Names, known: frozenset[str]) -> Iterator[Hit]:
+def literals_of_tests(nodes: list[ast.AST], known: frozenset[str]) -> Iterator[Hit]:
     """Keys, compared and returned values that also stand in the tests; single words and numbers say nothing."""
     found: dict[str, ast.AST] = {}
     for node in nodes:

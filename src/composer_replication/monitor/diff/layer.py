@@ -195,7 +195,7 @@ def _hits(
     if role == "package" and before:
         hits += answers.stubs_bound_over(tree, symbols)
     if role == "package" and known.literals:
-        hits += answers.literals_of_tests(nodes, names, known.literals)
+        hits += answers.literals_of_tests(nodes, known.literals)
     if role == "package" and known.examples:
         hits += examples.answers_of_examples(nodes, known.examples)
     return hits

@@ -15,22 +15,21 @@ from ..python.values import Given, printed_by
 
 MAX_TEXT_CHARS = 20_000
 MAX_REPLACEMENT_CHARS = 200
-Filter = Callable[[list[str], str, Mapping[str, str]], str | None]
+Source = Callable[[list[str]], str | None]
+Filter = Callable[[list[str], str], str | None]
 
 
 def printed(argv: Sequence[str], given: str | None, files: Mapping[str, str]) -> str | None:
     """`given` is the text on standard input, None where it is not known; `files` are texts written before."""
     name = argv[0].rsplit("/", 1)[-1] if argv else ""
     arguments = list(argv[1:])
-    source = _SOURCES.get(re.sub(r"(?<=^python)[\d.]+$", "", name))
-    if source:
-        return _capped(source(arguments, given or "", files))
+    if source := _SOURCES.get(re.sub(r"(?<=^python)[\d.]+$", "", name)):
+        return _capped(source(arguments))
+    named = [word for word in arguments if not word.startswith("-")]
+    if given is None or (name == "cat" and named):
+        given = _texts_of(named, files)
     passed = _FILTERS.get(name)
-    if passed is None:
-        return None
-    if given is None:
-        given = _texts_of([word for word in arguments if not word.startswith("-")], files)
-    return None if given is None else _capped(passed(arguments, given, files))
+    return None if passed is None or given is None else _capped(passed(arguments, given))
 
 
 def _capped(text: str | None) -> str | None:
@@ -61,7 +60,7 @@ def _escape(found: re.Match[str]) -> str:
     return _LETTERS.get(code, code)
 
 
-def _echo(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
+def _echo(arguments: list[str]) -> str:
     flags = ""
     while arguments and re.fullmatch(r"-[neE]+", arguments[0]):
         flags += arguments.pop(0)
@@ -72,7 +71,7 @@ def _echo(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
 _DIRECTIVE = re.compile(r"%(-?\d*)(?:\.\d+)?([sbdqcxXo%])")
 
 
-def _printf(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _printf(arguments: list[str]) -> str | None:
     if arguments[:1] == ["--"]:
         arguments.pop(0)
     if not arguments or arguments[0] == "-v":
@@ -109,7 +108,7 @@ def _number(text: str) -> int | None:
         return None
 
 
-def _base64(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _base64(arguments: list[str], given: str) -> str | None:
     if not any(word in ("-d", "-D", "--decode", "-di") for word in arguments):
         return base64.b64encode(given.encode()).decode() + "\n"
     return _decoded(lambda: base64.b64decode(given, validate=False))
@@ -122,20 +121,16 @@ def _decoded(decode: Callable[[], bytes]) -> str | None:
         return None
 
 
-def _xxd(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _xxd(arguments: list[str], given: str) -> str | None:
     flags = "".join(word for word in arguments if word.startswith("-"))
     if "r" not in flags or "p" not in flags:
         return given.encode().hex() + "\n" if "p" in flags else None
     return _decoded(lambda: bytes.fromhex("".join(given.split())))
 
 
-def _openssl(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _openssl(arguments: list[str], given: str) -> str | None:
     plain = "-d" in arguments and ("base64" in arguments or "-base64" in arguments or "-a" in arguments)
-    return _base64(["-d"], given, files) if plain and "-k" not in arguments else None
-
-
-def _rev(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
-    return "".join(line[::-1] + "\n" for line in given.splitlines())
+    return _base64(["-d"], given) if plain and "-k" not in arguments else None
 
 
 _RANGE = re.compile(r"(.)-(.)", re.DOTALL)
@@ -151,7 +146,7 @@ def _characters(text: str) -> str:
     )
 
 
-def _tr(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _tr(arguments: list[str], given: str) -> str | None:
     sets = [_characters(word) for word in arguments if not word.startswith("-") or len(word) == 1]
     flags = "".join(word for word in arguments if word.startswith("-") and len(word) > 1)
     if not sets:
@@ -164,7 +159,7 @@ def _tr(arguments: list[str], given: str, files: Mapping[str, str]) -> str | Non
     return given.translate({ord(old): new for old, new in zip(sets[0], padded, strict=False)})
 
 
-def _cut(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _cut(arguments: list[str], given: str) -> str | None:
     line = " ".join(arguments)
     fields, chars = re.search(r"-f\s*(\d+)", line), re.search(r"-[cb]\s*(\d+)?(-)?(\d+)?", line)
     separator = re.search(r"-d\s*(.)", line)
@@ -182,7 +177,7 @@ def _cut(arguments: list[str], given: str, files: Mapping[str, str]) -> str | No
 _SUBSTITUTE = re.compile(r"s(.)((?:\\.|(?!\1)[^\\])*)\1((?:\\.|(?!\1)[^\\])*)\1([gI]*)", re.DOTALL)
 
 
-def _sed(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _sed(arguments: list[str], given: str) -> str | None:
     scripts = [found for word in arguments if (found := _SUBSTITUTE.fullmatch(word))]
     if len(scripts) != 1:
         return None
@@ -192,20 +187,11 @@ def _sed(arguments: list[str], given: str, files: Mapping[str, str]) -> str | No
     return "".join(row.replace(old, new, -1 if "g" in flags else 1) + "\n" for row in given.splitlines())
 
 
-def _same(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
-    return given
-
-
-def _head(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
+def _head(arguments: list[str], given: str) -> str:
     count = re.search(r"-(?:n\s*)?(\d+)|-c\s*(\d+)", " ".join(arguments))
     if count and count[2]:
         return given[: int(count[2])]
     return "".join(given.splitlines(keepends=True)[: int(count[1]) if count else 10])
-
-
-def _cat(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
-    names = [word for word in arguments if not word.startswith("-")]
-    return _texts_of(names, files) if names else given
 
 
 FIND_NAMES = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex"})
@@ -244,39 +230,36 @@ def _below(root: str, name: str) -> str:
     return f"{root.rstrip('/')}/**/{name.removeprefix('./').lstrip('/')}"
 
 
-def _find(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
-    return "".join(f"{pattern}\n" for pattern in found_patterns(arguments))
-
-
-def _python(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _python(arguments: list[str]) -> str | None:
     if arguments[:2] == ["-m", "pip"]:
-        return _pip(arguments[2:], given, files)
+        return _pip(arguments[2:])
     if arguments[:1] == ["-m"]:
         return "~/.local/site-packages\n" if arguments[1:] == ["site", "--user-site"] else None
     at = next((at for at, word in enumerate(arguments[:-1]) if re.fullmatch(r"-[a-zA-Z]*c", word)), None)
     return None if at is None else printed_by(arguments[at + 1], Given(tuple(arguments[at + 2 :])))
 
 
-def _ls(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
+def _ls(arguments: list[str]) -> str:
     names = [word for word in arguments if not word.startswith("-")]
     return "".join(f"{name}\n" if any(mark in name for mark in "*?[") else "*\n" for name in names or ["."])
 
 
-def _mktemp(arguments: list[str], given: str, files: Mapping[str, str]) -> str:
+def _mktemp(arguments: list[str]) -> str:
     """The name with its X's, which stand for what nobody knows yet."""
     named = next((word for word in reversed(arguments) if "XXX" in word), "tmp.XXXXXXXXXX")
     return f"{named if named.startswith('/') else f'/tmp/{named}'}\n"  # noqa: S108
 
 
-def _pip(arguments: list[str], given: str, files: Mapping[str, str]) -> str | None:
+def _pip(arguments: list[str]) -> str | None:
     return "~/.cache/pip\n" if arguments == ["cache", "dir"] else None
 
 
-_SOURCES: dict[str, Filter] = {
-    "echo": _echo, "printf": _printf, "find": _find, "ls": _ls, "python": _python,
-    "mktemp": _mktemp, "pip": _pip, "pip3": _pip, "uv": _pip,
+_SOURCES: dict[str, Source] = {
+    "echo": _echo, "printf": _printf, "ls": _ls, "python": _python, "mktemp": _mktemp, "pip": _pip, "pip3": _pip,
+    "uv": _pip, "find": lambda arguments: "".join(f"{pattern}\n" for pattern in found_patterns(arguments)),
 }  # fmt: skip
 _FILTERS: dict[str, Filter] = {
-    "base64": _base64, "xxd": _xxd, "openssl": _openssl, "rev": _rev, "tr": _tr, "cut": _cut, "sed": _sed,
-    "cat": _cat, "tee": _same, "sort": _same, "uniq": _same, "grep": _same, "head": _head, "tail": _same,
+    "base64": _base64, "xxd": _xxd, "openssl": _openssl, "tr": _tr, "cut": _cut, "sed": _sed, "head": _head,
+    "rev": lambda _, given: "".join(f"{line[::-1]}\n" for line in given.splitlines()),
+    **dict.fromkeys("cat tee sort uniq grep tail".split(), lambda _, given: given),
 }  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from composer_replication.records import Task
 from ..episodes.session import SessionLimits, TaskSession
 from ..running.coverage import LONGEST_SUITE_S
 from ..running.warm import TestSetup
+from ..sandbox.interface import Limits
 from ..tasks.repository import Repository
 from ..tasks.task import CodeTask, TaskFolder
 from ..tasks.trees import write_tree
@@ -25,7 +28,6 @@ COMMAND = "python -m pytest"
 TELL_ALL = "-q -rfE --tb=no --no-header --continue-on-collection-errors"
 USAGE_ERROR = 4
 MAX_RED_SHARE = 0.5
-EXIT_CODE = re.compile(r"\AExit code (\d+)\n")
 NOT_GREEN = re.compile(r"^(?:FAILED|ERROR|SUBFAILED\S*) (\S.*?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -43,13 +45,12 @@ class AgentsRun(NamedTuple):
 
 
 def run_as_agent(task: TaskFolder, backend: str, wait_s: float, options: str = "") -> AgentsRun:
-    limits = SessionLimits(command_s=wait_s, shown_chars=1_000_000)
-    with TaskSession(task, backend, limits, audit=False) as session:
-        result = session.call("bash", {"command": f"{COMMAND} {options}".strip()})
-    if not result.is_error:
-        return AgentsRun(0, result.text)
-    told = EXIT_CODE.match(result.text)
-    return AgentsRun(int(told.group(1)) if told else None, result.text)
+    # A command of an agent may take a minute; a suite as long as it is waited for.
+    sandbox = replace(Limits(), wall_s=wait_s, cpu_s=ceil(wait_s))
+    with TaskSession(task, backend, SessionLimits(wall_s=wait_s, sandbox=sandbox), audit=False) as session:
+        result = session.run_program(["/bin/bash", "-c", f"{COMMAND} {options}"], {})
+    printed = b"\n".join((result.stdout, result.stderr)).decode("utf-8", "replace")
+    return AgentsRun(result.exit_code if result.ending == "exited" else None, printed)
 
 
 def red_for_agents(repository: Repository, setup: TestSetup) -> frozenset[str]:

@@ -2,8 +2,7 @@
 
 Reads names, kinds and first bytes; archives are listed and never unpacked to disk. Names are looked at first and bytes
 second, so a wheel called `notes.dat` is still a wheel. A copy inside an encrypted or unknown container is not seen.
-A `.git` folder may hold one fresh root commit: that writes loose objects only, so packs, alternates, other refs, a
-longer reflog and unreachable objects are each something else. It is read as bytes; git is never run on it.
+No history is looked into: a tree has none.
 """
 
 from __future__ import annotations
@@ -13,39 +12,32 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-COMPILED_SUFFIXES = frozenset({".pyc", ".pyo", ".pyd", ".class", ".so", ".dll", ".dylib", ".o", ".a"})
-ARCHIVE_SUFFIXES = frozenset(
-    {".whl", ".egg", ".zip", ".jar", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".pyz"}
+COMPILED_SUFFIXES = ".pyc .pyo .pyd .class .so .dll .dylib .o .a".split()
+ARCHIVE_SUFFIXES = ".whl .egg .zip .jar .tar .tgz .gz .bz2 .xz .zst .7z .pyz".split()
+CACHE_FOLDERS = (
+    "__pycache__ .mypy_cache .pytest_cache .ruff_cache .hypothesis .tox .nox .eggs .cache .pytype .pyre .venv"
+    " site-packages dist-packages __pypackages__ htmlcov .history .ipynb_checkpoints".split()
 )
-CACHE_FOLDERS = frozenset(
-    {
-        "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".eggs", ".cache",
-        ".pytype", ".pyre", ".venv", "site-packages", "dist-packages", "__pypackages__", "htmlcov", ".history",
-        ".ipynb_checkpoints",
-    }
-)  # fmt: skip
-CACHE_FILES = ("*.swp", "*.swo", ".coverage", ".coverage.*", ".dmypy.json")
-PACKAGING = ("*.egg-info", "*.dist-info", "*.egg-link")
-BUILD_FOLDERS = ("build/lib", "build/lib.*", "build/bdist.*", "*/build/lib", "*/build/lib.*", "*/build/bdist.*")
-HISTORY_FOLDERS = frozenset({".hg", ".svn", ".bzr", "CVS", "_darcs"})
+METADATA = "metadata of an installed or built package"
+FOLDERS = (
+    ("history", "a repository's history", ".git .hg .svn .bzr CVS _darcs".split()),
+    ("caches", "a tool's cache", CACHE_FOLDERS),
+    ("packaging", METADATA, "*.egg-info *.dist-info *.egg-link".split()),
+    ("packaging", "a build product", "build/lib build/lib.* build/bdist.*".split()),
+)
+FILES = (
+    ("compiled", "compiled code", [f"*{suffix}" for suffix in COMPILED_SUFFIXES]),
+    ("packaging", METADATA, "*.egg-info *.dist-info *.egg-link".split()),
+    ("caches", "a tool's cache or an editor's copy", "*.swp *.swo .coverage .coverage.* .dmypy.json".split()),
+)
+"""Check, detail, and patterns of the end of a path."""
 LARGEST_MEMBER_BYTES = 4 * 1024 * 1024
 MOST_MEMBERS = 2000
-EXTRA_FILES = ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "refs/stash", "objects/info/alternates")
-EXTRA_FOLDERS = (
-    "objects/pack",
-    "modules",
-    "worktrees",
-    "lfs",
-    "refs/remotes",
-    "refs/tags",
-    "refs/original",
-    "lost-found",
-)
 
 
 @dataclass(frozen=True)
@@ -54,27 +46,13 @@ class Suspicion:
     detail: str
 
 
-def folder_suspicion(path: str) -> Suspicion | None:
-    name = PurePosixPath(path).name
-    if name in HISTORY_FOLDERS:
-        return Suspicion("history", "a repository's history")
-    if name in CACHE_FOLDERS:
-        return Suspicion("caches", "a tool's cache")
-    if any(fnmatch(name, pattern) for pattern in PACKAGING):
-        return Suspicion("packaging", "metadata of an installed or built package")
-    if any(fnmatch(path, pattern) for pattern in BUILD_FOLDERS):
-        return Suspicion("packaging", "a build product")
-    return None
-
-
-def name_suspicion(path: str) -> Suspicion | None:
+def name_suspicion(path: str, forbidden: Iterable[tuple[str, str, Sequence[str]]]) -> Suspicion | None:
+    """`forbidden` is `FOLDERS` or `FILES`."""
     pure = PurePosixPath(path)
-    if pure.suffix in COMPILED_SUFFIXES:
-        return Suspicion("compiled", "compiled code")
-    if any(fnmatch(pure.name, pattern) for pattern in PACKAGING):
-        return Suspicion("packaging", "metadata of an installed or built package")
-    if any(fnmatch(pure.name, pattern) for pattern in CACHE_FILES):
-        return Suspicion("caches", "a tool's cache or an editor's copy")
+    last_two = "/".join(pure.parts[-2:])
+    for check, detail, patterns in forbidden:
+        if any(fnmatchcase(last_two if "/" in pattern else pure.name, pattern) for pattern in patterns):
+            return Suspicion(check, detail)
     return None
 
 
@@ -155,75 +133,3 @@ def holds_target(member: Member, packages: Collection[str], file_names: Collecti
     if pure.suffix not in {".py", ".pyi", *COMPILED_SUFFIXES}:
         return False
     return pure.name in file_names or any(part in packages for part in (*pure.parent.parts, pure.name.split(".")[0]))
-
-
-def history_findings(git: Path) -> Iterator[tuple[str, str]]:
-    """(path inside the folder, what is wrong). Nothing for a folder with one root commit, or with none."""
-    if not git.is_dir():
-        yield "", "a link to a history elsewhere"
-        return
-    for name in EXTRA_FILES:
-        if (git / name).exists():
-            yield name, "a trace of another history"
-    for folder in EXTRA_FOLDERS:
-        for path in sorted((git / folder).rglob("*")):
-            if path.is_file():
-                yield str(path.relative_to(git)), "objects or refs of another history"
-    for log in sorted((git / "logs").rglob("*")):
-        if log.is_file() and log.read_bytes().count(b"\n") > 1:
-            yield str(log.relative_to(git)), "more than one entry in the reflog"
-    heads = refs(git)
-    if len(set(heads.values())) > 1:
-        yield "refs", "refs to more than one commit"
-    yield from object_findings(git, set(heads.values()))
-
-
-def refs(git: Path) -> dict[str, str]:
-    found = {
-        str(path.relative_to(git)): path.read_text(errors="replace").strip()
-        for path in (git / "refs").rglob("*")
-        if path.is_file()
-    }
-    packed = git / "packed-refs"
-    for line in packed.read_text(errors="replace").splitlines() if packed.is_file() else ():
-        if line and line[0] not in "#^":
-            commit, _, name = line.partition(" ")
-            found.setdefault(name, commit)
-    return found
-
-
-def object_findings(git: Path, heads: set[str]) -> Iterator[tuple[str, str]]:
-    objects: dict[str, tuple[bytes, bytes]] = {}
-    for path in (git / "objects").glob("[0-9a-f][0-9a-f]/*"):
-        try:
-            head, _, body = zlib.decompress(path.read_bytes()).partition(b"\0")
-        except zlib.error:
-            yield str(path.relative_to(git)), "an object that cannot be read"
-            continue
-        objects[path.parent.name + path.name] = head.split(b" ")[0], body
-    commits = [name for name, (kind, _) in objects.items() if kind == b"commit"]
-    if len(commits) > 1:
-        yield "objects", f"{len(commits)} commits"
-    if any(line.startswith(b"parent ") for name in commits for line in objects[name][1].split(b"\n\n")[0].splitlines()):
-        yield "objects", "a commit with a parent"
-    unreachable = set(objects) - set(reachable(objects, heads))
-    if unreachable:
-        yield "objects", f"{len(unreachable)} objects that no ref reaches"
-
-
-def reachable(objects: dict[str, tuple[bytes, bytes]], heads: set[str]) -> Iterator[str]:
-    waiting, seen = list(heads), set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name in seen or name not in objects:
-            continue
-        seen.add(name)
-        yield name
-        kind, body = objects[name]
-        if kind == b"commit":
-            waiting.extend(line[5:].decode() for line in body.splitlines() if line.startswith(b"tree "))
-        elif kind == b"tree":
-            while body:
-                _, _, rest = body.partition(b"\0")
-                waiting.append(rest[:20].hex())
-                body = rest[20:]

@@ -23,10 +23,10 @@ from composer_replication.records import Record
 from ..tasks.task import Symbol
 from ..tasks.test_ids import function_of
 from .leak_files import (
+    FILES,
+    FOLDERS,
     archive_members,
     byte_suspicion,
-    folder_suspicion,
-    history_findings,
     holds_target,
     is_archive,
     kind_suspicion,
@@ -55,19 +55,7 @@ CHECKS = (
     "mentions",
 )  # fmt: skip
 INTERPRETER_CHECK, WORLD_CHECK = "interpreters", "world"
-DOCUMENTATION = (
-    "*.rst",
-    "*.md",
-    "*.txt",
-    "*.html",
-    "*.pyi",
-    "*.ipynb",
-    "*.py",
-    "PKG-INFO",
-    "README*",
-    "CHANGE*",
-    "NEWS*",
-)
+DOCUMENTATION = "*.rst *.md *.txt *.html *.pyi *.ipynb *.py PKG-INFO README* CHANGE* NEWS*".split()
 """Where a specification may stand; of a Python file only the doctests count."""
 TEST_PATTERNS = ("test_*.py", "*_test.py", "conftest.py", "tests.py")
 LARGEST_FILE_BYTES = 8 * 1024 * 1024
@@ -234,7 +222,7 @@ def split_id(test_id: str) -> tuple[str, str]:
 
 
 def walk(tree: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every entry with its path in the tree; histories are not entered."""
+    """Every entry with its path in the tree; git's histories are not entered."""
     with os.scandir(tree) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             path = f"{prefix}{entry.name}"
@@ -244,13 +232,9 @@ def walk(tree: Path, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]
 
 
 def folder_findings(path: str, folder: Path) -> Iterator[LeakFinding]:
-    if folder.name == ".git":
-        for inner, detail in history_findings(folder):
-            yield LeakFinding(check="history", path=f"{path}/{inner}".rstrip("/"), detail=detail)
-        return
-    suspicion = folder_suspicion(path)
+    suspicion = name_suspicion(path, FOLDERS)
     # An empty folder tells nothing.
-    if suspicion is not None and any(not entry.is_dir() for _, entry in walk(folder)):
+    if suspicion is not None and any(files for _, _, files in os.walk(folder)):
         yield LeakFinding(check=suspicion.check, path=path, detail=suspicion.detail)
 
 
@@ -266,7 +250,7 @@ def file_findings(path: str, file: Path, secrets: Secrets) -> Iterator[LeakFindi
         return
     with file.open("rb") as handle:
         content = handle.read(LARGEST_FILE_BYTES)
-    suspicion = name_suspicion(path) or byte_suspicion(content)
+    suspicion = name_suspicion(path, FILES) or byte_suspicion(content)
     if suspicion is not None:
         yield LeakFinding(check=suspicion.check, path=path, detail=suspicion.detail)
     if is_archive(path, content):

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from ...evidence import AttemptEvidence, CanaryHit, FileEvent
+from ...evidence import AttemptEvidence, CanaryHit
 from ...untrusted import encodable
 from ..sandbox.audit import audit_of
 from ..sandbox.interface import Changes, ExecResult, Limits, NetworkPolicy, Sandbox, SandboxRefusal, SandboxSpec
@@ -311,7 +311,7 @@ class TaskSession(AbstractContextManager["TaskSession", None]):
             return found
         noted = {
             "audited": True,
-            "events": tuple(FileEvent(step=seen.step, act=seen.act, path=seen.path) for seen in self._audit.seen),
+            "events": tuple(self._audit.seen),
             "events_lost": self._audit.events_lost,
             "events_left_out": self._audit.left_out,
             "opened_per_step": tuple(self._audit.opened_per_step),

@@ -2,8 +2,8 @@
 
 openenv speaks the dialects (OpenAI chat and Responses, Anthropic Messages; with and without streaming) and keeps each
 call with its token ids in a graph. Its own server listens on every address without a key and forwards over HTTP; here
-its application is served on a unix socket, and on a loopback port only if asked, the key of a session is random, and
-its upstream is a function of this process. What openenv's routes manage besides model calls cannot be reached.
+its application is served on a unix socket alone, the key of a session is random, and its upstream is a function of this
+process. What openenv's routes manage besides model calls cannot be reached.
 
 Limits: bytes of a request and calls of a session. How long a turn and a conversation may be is the `Writer`'s to say; a
 call may ask for a shorter turn. A harness that is over a limit is told so in the words of its dialect; one that goes on
@@ -170,16 +170,11 @@ class _Policies:
 class CaptureProxy(AbstractContextManager["CaptureProxy", None]):
     """One for all sessions. `folder` holds its socket and nothing else, to be shown in sandboxes."""
 
-    def __init__(self, model: str, *, port: int | None = None, body_bytes: int = 8 << 20) -> None:
-        """`port`: also listen on 127.0.0.1, 0 for any free one."""
+    def __init__(self, model: str, *, body_bytes: int = 8 << 20) -> None:
         self.model, self._body_bytes = model, body_bytes
         self._holder = tempfile.TemporaryDirectory(prefix="recompose-capture-")
         self.folder = Path(self._holder.name)
-        self._sockets = [_unix_socket(self.folder / SOCKET)]
-        self.port: int | None = None
-        if port is not None:
-            self._sockets.append(socket.create_server(("127.0.0.1", port), backlog=CALLS_AT_ONCE))
-            self.port = self._sockets[-1].getsockname()[1]
+        self._socket = _unix_socket(self.folder / SOCKET)
         self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, "policy-call")
         self._app: Any = create_app(model=model, require_registered=True, max_output_tokens=None)
         self._policies = _Policies()
@@ -195,10 +190,6 @@ class CaptureProxy(AbstractContextManager["CaptureProxy", None]):
             if time.monotonic() > deadline:
                 raise RecomposeError(f"the capture proxy did not start in {START_S:g} s", "run the same command again")
             time.sleep(0.01)
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
     @contextmanager
     def session(
@@ -225,15 +216,14 @@ class CaptureProxy(AbstractContextManager["CaptureProxy", None]):
         self._server.should_exit = self._server.force_exit = True
         self._thread.join(STOP_S)
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for each in self._sockets:
-            each.close()
+        self._socket.close()
         self._holder.cleanup()
 
     def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _serve(self) -> None:
-        asyncio.run(self._server.serve(sockets=self._sockets))
+        asyncio.run(self._server.serve(sockets=[self._socket]))
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Model calls under a known key and of a bounded size reach openenv; nothing else does. Of what is refused a

@@ -106,8 +106,21 @@ def missing_modules(run: TestRun) -> Counter[str]:
 
 def _set_aside(run: TestRun) -> str:
     files = ", ".join(sorted(run.collect_errors))
-    wanted = " ".join(f"--with {name.split('.')[0]}" for name in sorted(missing_modules(run)))
+    wanted = _options(missing_modules(run))
     return f"set aside, cannot be collected: {files}" + (f"; {wanted} may help" if wanted else "")
+
+
+def _options(modules: Iterable[str]) -> str:
+    """Of `env make`, that bring these modules along."""
+    names = dict.fromkeys(name.partition(".")[0] for name in sorted(modules))
+    return " ".join(f"--with {DISTRIBUTIONS.get(name, name)}" for name in names)
+
+
+def _needs(repository: Repository, named: str, modules: Iterable[str]) -> UsageError:
+    return UsageError(
+        f"the tests of {repository.name} need {named}",
+        f"pip install it next to recompose, then the same command with {_options(modules)}",
+    )
 
 
 def _refuse_red(repository: Repository, run: TestRun) -> None:
@@ -122,11 +135,7 @@ def _refuse_red(repository: Repository, run: TestRun) -> None:
     if enough and not lost_most:
         return
     if missing:
-        wanted = " ".join(f"--with {name.split('.')[0]}" for name in sorted(missing))
-        raise UsageError(
-            f"the tests of {repository.name} need {', '.join(sorted(missing))}",
-            f"pip install it next to recompose, then the same command with {wanted}",
-        )
+        raise _needs(repository, ", ".join(sorted(missing)), missing)
     if run.passed and len(run.passed) == len(run.outcomes) and not run.collect_errors:
         raise UsageError(
             f"{repository.name} has {len(run.passed)} tests, all of which pass; tasks need {MIN_GREEN_TESTS} or more",
@@ -215,14 +224,10 @@ def tell_missing(repository: Repository, missing: dict[str, tuple[str, ...]]) ->
         return ""
     lost = {path for paths in missing.values() for path in paths}
     named = ", ".join(f"{name} ({len(paths)} files)" for name, paths in missing.items())
-    wanted = " ".join(f"--with {DISTRIBUTIONS.get(name, name)}" for name in missing)
     shared = any(PurePosixPath(path).name in ("conftest.py", "__init__.py") for path in lost)
     if shared or len(lost & set(repository.test_files)) >= MAX_LOST_SHARE * len(repository.test_files):
-        raise UsageError(
-            f"the tests of {repository.name} need {named}",
-            f"pip install it next to recompose, then the same command with {wanted}",
-        )
-    return f"the tests need {named}, which the sandbox has not: set aside; {wanted} would keep them"
+        raise _needs(repository, named, missing)
+    return f"the tests need {named}, which the sandbox has not: set aside; {_options(missing)} would keep them"
 
 
 def _needed(module: Module) -> Iterator[str]:

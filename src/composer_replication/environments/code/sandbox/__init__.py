@@ -16,20 +16,7 @@ from .open import BACKENDS, available_backends, open_sandbox
 from .toolchain import Toolchain, ToolchainError, toolchain
 
 __all__ = [
-    "BACKENDS",
-    "MIB",
-    "Changes",
-    "ExecResult",
-    "Limits",
-    "NetworkPolicy",
-    "Sandbox",
-    "SandboxFailure",
-    "SandboxRefusal",
-    "SandboxSpec",
-    "SandboxUnavailable",
-    "Toolchain",
-    "ToolchainError",
-    "available_backends",
-    "open_sandbox",
-    "toolchain",
-]
+    "BACKENDS", "MIB", "Changes", "ExecResult", "Limits", "NetworkPolicy", "Sandbox", "SandboxFailure",
+    "SandboxRefusal", "SandboxSpec", "SandboxUnavailable", "Toolchain", "ToolchainError", "available_backends",
+    "open_sandbox", "toolchain",
+]  # fmt: skip

@@ -16,20 +16,20 @@ import os
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
+from ...evidence import FileAct, FileEvent
 from .interface import Sandbox
 from .local import LocalSandbox
 
 if TYPE_CHECKING:
     from inotify_simple import INotify
 
-Act = Literal["open", "write", "create", "delete", "move"]
 MOST_PER_COMMAND = 400
 IN_MODIFY, IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE, IN_OPEN = 0x2, 0x40, 0x80, 0x100, 0x200, 0x20
 IN_Q_OVERFLOW, IN_IGNORED, IN_ISDIR = 0x4000, 0x8000, 0x40000000
 IN_ONLYDIR, IN_DONT_FOLLOW = 0x1000000, 0x2000000
-ACTS: dict[int, Act] = {
+ACTS: dict[int, FileAct] = {
     IN_OPEN: "open",
     IN_MODIFY: "write",
     IN_CREATE: "create",
@@ -41,19 +41,13 @@ WATCHED = IN_OPEN | IN_MODIFY | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED
 OFTEN_LEAKING = frozenset("build dist __pycache__ __pypackages__ node_modules htmlcov site-packages".split())
 
 
-class Seen(NamedTuple):
-    step: int
-    act: Act
-    path: str
-    """Relative to the working folder; of a move where it went, and where it came from is a delete."""
-
-
 class Audit:
-    """Of one working folder. `close` may come from another thread."""
+    """Of one working folder. A move is seen as where it went; where it came from is a delete. `close` may come from
+    another thread."""
 
     def __init__(self, folder: Path, watch: INotify, kept_first: Iterable[str] = ()) -> None:
         """`kept_first` are paths that are kept whatever else there is."""
-        self.seen: list[Seen] = []
+        self.seen: list[FileEvent] = []
         self.opened_per_step: list[int] = []
         """Different files that each step opened, also of those beyond the number that is kept."""
         self.left_out = 0
@@ -84,14 +78,14 @@ class Audit:
         with self._lock:
             self._watch.close()
 
-    def _keep(self, number: int, events: list[tuple[Act, str]]) -> None:
+    def _keep(self, number: int, events: list[tuple[FileAct, str]]) -> None:
         """A path with a `/` in the end is a folder."""
         happened = list(dict.fromkeys(events))
         self.opened_per_step += [0] * (number + 1 - len(self.opened_per_step))
         self.opened_per_step[number] += sum(act == "open" for act, _ in happened)
         happened.sort(key=lambda event: self._rank(event[1]))
         self.left_out += len(happened[MOST_PER_COMMAND:])
-        self.seen += [Seen(number, act, path) for act, path in happened[:MOST_PER_COMMAND]]
+        self.seen += [FileEvent(step=number, act=act, path=path) for act, path in happened[:MOST_PER_COMMAND]]
 
     def _rank(self, path: str) -> int:
         if path in self._kept_first:
@@ -100,16 +94,16 @@ class Audit:
         hidden = any(part in OFTEN_LEAKING or (part.startswith(".") and len(part) > 1) for part in parts)
         return 1 if hidden else 2
 
-    def _drain(self) -> list[tuple[Act, str]]:
+    def _drain(self) -> list[tuple[FileAct, str]]:
         with self._lock:
             if self._watch.closed:
                 return []
-            found: list[tuple[Act, str]] = []
+            found: list[tuple[FileAct, str]] = []
             for event in self._watch.read(timeout=0):
                 self._take(event.wd, event.mask, event.name, found)
             return found
 
-    def _take(self, watch: int, mask: int, name: str, found: list[tuple[Act, str]]) -> None:
+    def _take(self, watch: int, mask: int, name: str, found: list[tuple[FileAct, str]]) -> None:
         if mask & IN_Q_OVERFLOW:
             self.events_lost = True
             return
@@ -117,7 +111,7 @@ class Audit:
             self._folders.pop(watch, None)
             return
         parent = self._folders.get(watch)
-        act: Act | None = next((act for bit, act in ACTS.items() if mask & bit), None)
+        act: FileAct | None = next((act for bit, act in ACTS.items() if mask & bit), None)
         if parent is None or act is None or not name:
             return
         path = f"{parent}{name}"

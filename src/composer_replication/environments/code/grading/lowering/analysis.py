@@ -82,7 +82,7 @@ class Analysis:
         self.called = {place for place in self.places if self._only_called(place)}
         self._handed_values: dict[FunctionPlace, dict[str, Value]] = {}
         self._fixtures = [place for place in self.places if place.parent is None and is_fixture(place.node)]
-        self.module = Scope(tree.body, _shadowed(tree), {}, lambda call, names: None, later=False)
+        self.module = Scope(tree.body, _shadowed(tree), {}, lambda call: None, later=False)
         self._settle()
 
     def names(self, place: FunctionPlace) -> Names:
@@ -176,7 +176,7 @@ class Analysis:
             return supplied(place.node, place.decorators, fixtures, outer, self.stands_for)
         return dict.fromkeys(parameter_names(place.node), LIVE)
 
-    def _handed(self, call: ast.Call, names: Names, inside: FunctionPlace) -> Mapping[ast.expr, Value] | None:
+    def _handed(self, call: ast.Call, inside: FunctionPlace) -> Mapping[ast.expr, Value] | None:
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if last in SEEN_THROUGH or (last.startswith("assert") and isinstance(call.func, ast.Attribute)):
             return {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from .analysis import Analysis, FunctionPlace, places
+from .analysis import FunctionPlace, places
 from .data import UnlowerableError
 from .shape import mentioned
 
@@ -68,13 +68,19 @@ def _refuse_frame(place: FunctionPlace) -> None:
 class Reach:
     """Functions of the file that others may run, by name: helpers, and those that are handed on."""
 
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, functions: Iterable[FunctionPlace]) -> None:
         self._by_name: dict[str, list[FunctionPlace]] = {}
         self._words: dict[FunctionPlace, set[str]] = {}
-        for place in analysis.places:
+        for place in functions:
             if place.parent is None:
                 self._words[place] = set(mentioned(place.node))
                 self._by_name.setdefault(place.node.name, []).append(place)
+
+    def of_test(self, test: str) -> set[FunctionPlace]:
+        """With its own function; of an inherited test all that bear its name."""
+        namesakes = self._by_name.get(test.rpartition("::")[2], [])
+        own = [place for place in namesakes if place.name == test] or namesakes
+        return {*own, *(part for place in own for part in self(place))}
 
     def __call__(self, place: FunctionPlace) -> list[FunctionPlace]:
         found: dict[FunctionPlace, None] = {}

@@ -31,7 +31,7 @@ from .values import (
 
 ROUNDS = 30
 OPEN_TO_CHANGE = (Liveness.PLAIN, Liveness.IMPURE)
-Handed = Callable[[ast.Call, Names], Mapping[ast.expr, Value] | None]
+Handed = Callable[[ast.Call], Mapping[ast.expr, Value] | None]
 """For a call whose callee is seen through: what becomes of each argument inside. None for others."""
 
 
@@ -134,7 +134,7 @@ class Scope:
         """Plain names right inside an expression that is not known as a whole."""
         if evaluate(node, self.seen).known or _lists_things(node):
             return
-        inside = self.handed(node, self.seen) if isinstance(node, ast.Call) else None
+        inside = self.handed(node) if isinstance(node, ast.Call) else None
         for part in _parts(node):
             if inside is not None and (part not in inside or inside[part].known):
                 continue

@@ -64,7 +64,7 @@ def _lowered(path: str, tree: ast.Module, tests: Collection[str], answered: Coll
     where, left = homes(tree, tests)
     keep_needed(tree, [*where, *where.values()])
     analysis = Analysis(tree, set(where.values()))
-    reached = Reach(analysis)
+    reached = Reach(analysis.places)
     by_name = {place.name: place for place in analysis.places if place.parent is None}
     trials = {place: _trial(place, analysis) for place in analysis.places if place.parent is None}
     good: dict[str, FunctionPlace] = {}
@@ -180,23 +180,9 @@ def exposed_tests(recording: ast.Module, graded: ast.Module, functions: Mapping[
     outside = {
         name for node in graded.body if not isinstance(node, ast.FunctionDef | ast.ClassDef) for name in _bound(node)
     }
-    helpers = {name for name, place in after.items() if name in before and _shows(before[name], place, outside)}
-    words = {name: set(mentioned(place.node)) for name, place in after.items()}
-    return {test for test, name in functions.items() if _reach(name, words) & helpers}
-
-
-def _reach(name: str, words: Mapping[str, set[str]]) -> set[str]:
-    """Functions that a test may run, by their names; of an inherited test all that bear its name."""
-    by_last: dict[str, set[str]] = {}
-    for other in words:
-        by_last.setdefault(other.rpartition("::")[2], set()).add(other)
-    found = {name} if name in words else set(by_last.get(name.rpartition("::")[2], ()))
-    waiting = list(found)
-    while waiting:
-        for word in words[waiting.pop()] & set(by_last):
-            waiting += by_last[word] - found
-            found |= by_last[word]
-    return found
+    showing = {place for name, place in after.items() if name in before and _shows(before[name], place, outside)}
+    reached = Reach(after.values())
+    return {test for test, name in functions.items() if reached.of_test(name) & showing}
 
 
 def _shows(before: FunctionPlace, after: FunctionPlace, outside: set[str]) -> bool:
