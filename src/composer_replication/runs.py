@@ -125,11 +125,16 @@ class Run:
         """In the order of the pipeline."""
         return [stage for noun in NEXT_COMMAND if (stage := self.stage(noun)).is_done]
 
-    def next_command(self, done: Container[str], place: str | None = None) -> str | None:
+    def up_to_date(self) -> list[str]:
+        """Stages that are done and were made from those that are there now."""
+        found = ((noun, self.stage(noun), IN_ORDER[:place]) for place, noun in enumerate(IN_ORDER))
+        return [noun for noun, stage, earlier in found if stage.is_done and not stage.made_from_another(earlier)]
+
+    def next_command(self, done: Iterable[str], place: str | None = None) -> str | None:
         """For the first stage that is not done and that the config has a use for; `place` stands for the path."""
-        noun = next(
-            (noun for noun in IN_ORDER if noun not in done and noun not in _no_use_for(self.config, done)), None
-        )
+        begun = {*done, *(stage.noun for stage in self.done_stages())}
+        passed = {*done} | _no_use_for(self.config, begun)
+        noun = next((noun for noun in IN_ORDER if noun not in passed), None)
         return noun and NEXT_COMMAND[noun].replace("RUN", quoted(place or self.path))
 
     def discard_if_empty(self) -> None:
