@@ -47,6 +47,10 @@ _CONNECTION_KEY = re.compile(
 _SAS_SIGNATURE = re.compile(rb"[?&;]sig=([A-Za-z0-9%+/=_-]{30,200})")
 _JWT = re.compile(LEFT + rb"eyJ[A-Za-z0-9_=-]{8,8192}+\.eyJ[A-Za-z0-9_=-]{8,65536}+(?:\.[A-Za-z0-9_=+/-]{0,8192})?")
 _SK_KEY = re.compile(LEFT + rb"sk-(?:[a-z]{2,10}(?:-[a-z]{0,5}\d{1,2})?-)?[A-Za-z0-9_-]{20,512}")
+_SERVICE_KEY = re.compile(
+    LEFT + rb"(?:(?:csk-|gsk_|xai-|tvly-(?:dev-|prod-)?|r8_|sbp_|e2b_|jina_|lsv2_[ps][tk]_)[A-Za-z0-9]{32}"
+    rb"|nvapi-[A-Za-z0-9_-]{60}|tgp_v1_[A-Za-z0-9_-]{40})[A-Za-z0-9_-]{0,200}"
+)
 _HUGGINGFACE = re.compile(LEFT + rb"hf_[A-Za-z0-9]{30,60}")
 _TELEGRAM = re.compile(rb":AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])")
 _DISCORD_WEBHOOK = re.compile(rb"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{15,21}/([A-Za-z0-9_-]{40,100})")
@@ -114,12 +118,16 @@ def docker_auth(data: bytes, start: int) -> Found | None:
     return Found("docker-auth", *match.span(1), Rank.STRUCTURE)
 
 
-def sk_key(data: bytes, start: int) -> Found | None:
-    """`sk-...` of OpenAI, Anthropic, OpenRouter and the many that copy them."""
-    match = _SK_KEY.match(data, start)
-    if match is None or not has_digit(match[0][3:]) or entropy_bits(match[0]) < 3.3 or is_stand_in(match[0]):
-        return None
-    return Found("sk-api-key", *match.span(), Rank.STRUCTURE)
+def prefixed(pattern: re.Pattern[bytes], kind: str) -> Finder:
+    """A prefix is short enough to be one of a name: what follows must look drawn by chance."""
+
+    def find(data: bytes, start: int) -> Found | None:
+        match = pattern.match(data, start)
+        if match is None or not has_digit(match[0][3:]) or entropy_bits(match[0]) < 3.3 or is_stand_in(match[0]):
+            return None
+        return Found(kind, *match.span(), Rank.STRUCTURE)
+
+    return find
 
 
 def telegram(data: bytes, start: int) -> Found | None:
@@ -147,7 +155,10 @@ FINDERS: dict[Finder, tuple[str, ...]] = {
     ),
     opaque(_SAS_SIGNATURE, "azure-sas-signature"): ("?sig=", "&sig=", ";sig="),
     shaped(_JWT, "jwt"): ("eyj",),
-    sk_key: ("sk-",),
+    prefixed(_SK_KEY, "sk-api-key"): ("sk-",),  # of OpenAI, Anthropic, OpenRouter and the many that copy them
+    prefixed(_SERVICE_KEY, "service-api-key"): (
+        "csk-", "gsk_", "xai-", "tvly-", "r8_", "sbp_", "e2b_", "jina_", "lsv2_", "nvapi-", "tgp_v1_",
+    ),
     shaped(_HUGGINGFACE, "huggingface-access-token"): ("hf_",),
     telegram: (":aa",),
     shaped(_DISCORD_WEBHOOK, "discord-webhook", group=1): ("discord.com/api/", "discordapp.com/api/"),
