@@ -167,7 +167,10 @@ class Run:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """One writer per folder. The lock ends with its process, however that ends."""
+    """One writer per folder. The lock ends with its process, however that ends. Who may not write, only reads."""
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        yield
+        return
     with (folder / LOCK).open("a+", encoding="utf-8") as handle:
         # Twice: `is_in_use` has it for an instant.
         if not _taken(handle, fcntl.LOCK_EX) and not _taken(handle, fcntl.LOCK_EX, after_s=0.05):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from composer_replication.cli.main import app
-from composer_replication.runs import write_atomically
+from composer_replication.runs import LOCK, write_atomically
 from tests.command_line import recompose
 
 VERBS = [
@@ -216,6 +216,21 @@ def test_stages_that_were_made_from_another_ingestion_are_refused(tmp_path, sess
         f"recompose hint {run}",
     )
     assert recompose("hint", run).returncode == 0
+
+
+def test_what_is_done_can_be_read_in_a_run_that_may_not_be_written(tmp_path, session, monkeypatch):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    found = recompose("sites", run, "--json").stdout
+    (run / LOCK).unlink()
+    (run / LOCK).mkdir()  # root may open any file; this it cannot write
+    refused = recompose("sites", run, "--json")
+    assert_one_line_error(refused, 1, LOCK)
+    monkeypatch.setattr("os.access", lambda path, mode: not str(path).startswith(str(run)))
+    again = recompose("sites", run, "--json")
+    assert (again.returncode, again.stdout) == (0, found) and "kept" in again.stderr
+    assert recompose("export", run, "--parquet", tmp_path / "tables").returncode == 0
+    assert (tmp_path / "tables" / "sites.parquet").exists()
 
 
 def test_foreseeing_a_measurement_says_that_no_session_is_held_out(tmp_path, session):
