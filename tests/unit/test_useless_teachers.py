@@ -44,6 +44,12 @@ def declined(request: dict) -> tuple[int, dict]:
     return 200, {"type": "message", "model": request["model"], "content": [], "stop_reason": "refusal"}
 
 
+def empty(request: dict) -> tuple[int, dict]:
+    """A parser of the server took all of the answer for reasoning."""
+    message = {"role": "assistant", "content": " \n", "reasoning_content": "I call get_key.", "tool_calls": []}
+    return 200, {"model": request["model"], "choices": [{"message": message, "finish_reason": "stop"}]}
+
+
 def bad_request(request: dict) -> tuple[int, dict]:
     return 400, {"error": {"message": "Unsupported parameter: 'temperature'"}}
 
@@ -61,6 +67,7 @@ def ledger(tmp_path):
         (cut, "4 × cut at max_tokens 2048 (raise replay.max_tokens)"),
         (filtered, "4 × refused (content_filter)"),
         (declined, "4 × refused (refusal)"),
+        (empty, "4 × empty, without text and without a call"),
         (other, "4 × of another model, prod-deployment (if it is the same: --alias bad/model=prod-deployment)"),
         (bad_request, "4 × HTTP 400: Unsupported parameter: 'temperature'"),
     ],
