@@ -150,6 +150,23 @@ def token_shapes(m: Maker) -> dict[str, str]:
     }  # fmt: skip
 
 
+def service_keys(m: Maker) -> dict[str, str]:
+    """The same of services for models and agents, which gitleaks does not know."""
+    return {
+        "groq": "gsk_" + m.chars(ALNUM, 52),
+        "xai": "xai-" + m.chars(ALNUM, 80),
+        "nvidia": "nvapi-" + m.chars(URL_SAFE, 63) + "7",
+        "together": "tgp_v1_" + m.chars(URL_SAFE, 42) + "7",
+        "cerebras": "csk-" + m.chars(LOWER_ALNUM, 48),
+        "replicate": "r8_" + m.chars(ALNUM, 37),
+        "tavily": "tvly-dev-" + m.chars(ALNUM, 32),
+        "jina": "jina_" + m.hex(32) + m.chars(URL_SAFE, 27) + "x",
+        "supabase": "sbp_" + m.hex(40),
+        "e2b": "e2b_" + m.hex(40),
+        "langsmith": "lsv2_pt_" + m.hex(32) + "_" + m.hex(10),
+    }
+
+
 def named_values(m: Maker) -> list[tuple[str, str, str]]:
     """(kind, text with {}, secret): the name beside it gives the secret away."""
     return [
@@ -295,7 +312,8 @@ def canaries(seed: int = 0) -> list[Canary]:
     made += [Canary(kind, text.format(secret), (secret,)) for kind, text, secret in personal_data(m)]
     made += key_blocks(m)
     made += [Canary(kind, text.format(secret), (secret,)) for kind, text, secret in [*other_places(m), *commands(m)]]
-    return made + partial_keys(m)
+    made += partial_keys(m)
+    return made + [Canary(kind, text, (_secret_part(text),)) for kind, text in service_keys(m).items()]
 
 
 def _secret_part(text: str) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+MAKE_ROOM = "make room, then run the same command again"
+"""Where a disk is full. What was finished is kept."""
+
 
 class RecomposeError(Exception):
     """Printed as one line, `error: <what happened>; next: <command>`, without a traceback."""

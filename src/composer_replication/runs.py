@@ -125,11 +125,16 @@ class Run:
         """In the order of the pipeline."""
         return [stage for noun in NEXT_COMMAND if (stage := self.stage(noun)).is_done]
 
-    def next_command(self, done: Container[str], place: str | None = None) -> str | None:
+    def up_to_date(self) -> list[str]:
+        """Stages that are done and were made from those that are there now."""
+        found = ((noun, self.stage(noun), IN_ORDER[:place]) for place, noun in enumerate(IN_ORDER))
+        return [noun for noun, stage, earlier in found if stage.is_done and not stage.made_from_another(earlier)]
+
+    def next_command(self, done: Iterable[str], place: str | None = None) -> str | None:
         """For the first stage that is not done and that the config has a use for; `place` stands for the path."""
-        noun = next(
-            (noun for noun in IN_ORDER if noun not in done and noun not in _no_use_for(self.config, done)), None
-        )
+        begun = {*done, *(stage.noun for stage in self.done_stages())}
+        passed = {*done} | _no_use_for(self.config, begun)
+        noun = next((noun for noun in IN_ORDER if noun not in passed), None)
         return noun and NEXT_COMMAND[noun].replace("RUN", quoted(place or self.path))
 
     def discard_if_empty(self) -> None:
@@ -162,7 +167,10 @@ class Run:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """One writer per folder. The lock ends with its process, however that ends."""
+    """One writer per folder. The lock ends with its process, however that ends. Who may not write, only reads."""
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        yield
+        return
     with (folder / LOCK).open("a+", encoding="utf-8") as handle:
         # Twice: `is_in_use` has it for an instant.
         if not _taken(handle, fcntl.LOCK_EX) and not _taken(handle, fcntl.LOCK_EX, after_s=0.05):

@@ -114,6 +114,14 @@ def test_the_page_has_its_queries_and_no_test_is_left_out():
     assert asking == tested and len(asking) >= 11
 
 
+def characters(messages):
+    """A policy reads the calls of its history, too: in the samples they are a sixth of all characters."""
+    calls = [call["function"] for message in messages for call in message.get("tool_calls", [])]
+    return sum(len(message["content"]) for message in messages) + sum(
+        len(call["name"]) + len(call["arguments"]) for call in calls
+    )
+
+
 def test_rows_are_what_the_records_say(run, tables):
     traces = run.stage("ingestion").read(Trace)
     for row, trace in zip(rows_of(tables, "traces"), traces, strict=True):
@@ -122,12 +130,13 @@ def test_rows_are_what_the_records_say(run, tables):
         )  # fmt: skip
         assert row["folder"] in SESSIONS and row["file"].startswith(row["folder"])
         assert json.loads(row["tools"]) == list(trace.tools)
+        assert row["characters"] == characters(trace.messages)
     turns = iter(rows_of(tables, "turns"))
     for trace in traces:
         for number, state in enumerate(trace.states()):
             row = next(turns)
             assert (row["state_id"], row["turn"]) == (state["state_id"], number)
-            assert row["history_characters"] == sum(len(message["content"]) for message in state["messages"])
+            assert row["history_characters"] == characters(state["messages"])
             assert row["action_characters"] == len(state["student_action"])
     assert next(turns, None) is None
     users = [row["user_text"] for row in rows_of(tables, "turns") if row["user_text"]]

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from composer_replication.cli.main import app
-from composer_replication.runs import write_atomically
+from composer_replication.runs import LOCK, write_atomically
 from tests.command_line import recompose
 
 VERBS = [
@@ -46,6 +46,11 @@ def session(tmp_path):
     with embedded_session() as shipped:
         target.write_bytes(shipped.path.read_bytes())
     return target
+
+
+def next_of(done):
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
+    return line.removeprefix("next: ")
 
 
 def assert_one_line_error(done, code, *parts):
@@ -196,8 +201,14 @@ def test_stages_that_were_made_from_another_ingestion_are_refused(tmp_path, sess
     for verb, options in (("hint", []), ("replay", ["--dry-run", *teacher]), ("replay", teacher)):
         refused = recompose(verb, run, *options)
         assert_one_line_error(refused, 2, f"{run / 'sites'} was made from another ingestion", f"recompose sites {run}")
+    # What only foresees refuses what the verb itself would refuse, and what only looks tells what to do.
+    for verb, *options in (("train", "--dry-run"), ("evaluate", "--on", "sessions", "--dry-run")):
+        refused = recompose(verb, run, *options, "--json")
+        assert_one_line_error(refused, 2, f"{run / 'sites'} was made from another ingestion", f"recompose sites {run}")
+    assert next_of(recompose("show", run)) == f"recompose sites {run}"
     made_again = recompose("sites", run)
     assert made_again.returncode == 0 and "kept" not in made_again.stderr
+    assert next_of(made_again) == next_of(recompose("show", run)) == f"recompose hint {run}"
     assert_one_line_error(
         recompose("replay", run, *teacher),
         2,
@@ -205,6 +216,28 @@ def test_stages_that_were_made_from_another_ingestion_are_refused(tmp_path, sess
         f"recompose hint {run}",
     )
     assert recompose("hint", run).returncode == 0
+
+
+def test_what_is_done_can_be_read_in_a_run_that_may_not_be_written(tmp_path, session, monkeypatch):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    found = recompose("sites", run, "--json").stdout
+    (run / LOCK).unlink()
+    (run / LOCK).mkdir()  # root may open any file; this it cannot write
+    refused = recompose("sites", run, "--json")
+    assert_one_line_error(refused, 1, LOCK)
+    monkeypatch.setattr("os.access", lambda path, mode: not str(path).startswith(str(run)))
+    again = recompose("sites", run, "--json")
+    assert (again.returncode, again.stdout) == (0, found) and "kept" in again.stderr
+    assert recompose("export", run, "--parquet", tmp_path / "tables").returncode == 0
+    assert (tmp_path / "tables" / "sites.parquet").exists()
+
+
+def test_foreseeing_a_measurement_says_that_no_session_is_held_out(tmp_path, session):
+    run = tmp_path / "run"
+    assert recompose("ingest", session, "--run", run).returncode == 0
+    refused = recompose("evaluate", run, "--on", "sessions", "--dry-run", "--json")
+    assert_one_line_error(refused, 2, f"{run}: of 1 sessions none is held out at a share of 0.2; next: start a run")
 
 
 def test_a_session_file_that_is_called_like_a_stage_is_no_stage(tmp_path, session):

@@ -281,7 +281,7 @@ def test_a_teacher_that_never_answered_is_left_alone():
     queue = lane()
     for _ in range(TROUBLES_TO_OPEN):
         queue.troubled(trouble(502), 0.0)
-    assert queue.parked == "it does not answer"
+    assert queue.parked == "it gives no answer: HTTP 502"
 
 
 def test_without_a_price_the_first_call_goes_alone():

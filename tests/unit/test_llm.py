@@ -22,8 +22,8 @@ from composer_replication.llm.chat_client import LedgerChatClient
 from composer_replication.llm.client import Endpoint, PaidCall, attempt
 from composer_replication.llm.keys import ApiKey, key_from_environment
 from composer_replication.llm.lane import Lane
-from composer_replication.llm.ledger import Ending, Ledger
-from composer_replication.llm.pricing import Charge, Prices
+from composer_replication.llm.ledger import Ending, Ledger, Totals
+from composer_replication.llm.pricing import Charge, Prices, dollars
 from composer_replication.llm.transport import Ambiguous, HttpTransport, NotSent
 from composer_replication.records import Usage
 from tests.unit.test_llm_ledger import rows
@@ -315,6 +315,13 @@ def test_a_call_of_a_process_that_died_meanwhile_is_taken_over(server, path):
     live = asyncio.run(ask())
     assert (live.done, live.failed, live.attempts) == (1, 0, 1)
     assert [row[1] for row in rows(path)] == ["in_doubt", "settled"]
+
+
+def test_a_cap_of_less_than_a_cent_is_told_as_it_is():
+    assert "the cap of $0.0015 leaves no room" in str(Totals(0, 0, 1_500).no_room("call"))
+    assert [dollars(micros) for micros in (0, 50_000, 1_500_000, 5_000_000_000, 1, 12_345)] == [
+        "$0.00", "$0.05", "$1.50", "$5,000.00", "$0.000001", "$0.012345",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("prices", [Prices(1_000_000_000, 0), Prices(0, 0)])

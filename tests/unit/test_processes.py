@@ -1,5 +1,6 @@
 """Who a process is, by its environment, and what several processes refuse before they train."""
 
+import errno
 import json
 from contextlib import nullcontext
 
@@ -7,7 +8,7 @@ import pytest
 
 from composer_replication.cli import main as command
 from composer_replication.config import Config
-from composer_replication.errors import ToldElsewhereError, UsageError
+from composer_replication.errors import MAKE_ROOM, ToldElsewhereError, UsageError
 from composer_replication.training import processes
 from composer_replication.training.backends.trl import checkpoints
 from composer_replication.training.planning.refusals import refuse_other_shards, refuse_what_processes_cannot_do
@@ -54,6 +55,7 @@ def test_before_they_meet_the_first_process_of_each_machine_speaks(place):
         (UsageError("no", "go"), 0, True, "error: no; next: go\n"),
         (UsageError("no", "go"), 1, False, ""),
         (OSError("full"), 1, False, "error: process 1: full; next: check the path and its permissions\n"),
+        (OSError(errno.ENOSPC, "No space"), 1, False, f"error: process 1: [Errno 28] No space; next: {MAKE_ROOM}\n"),
         (UsageError("no", "go"), 1, True, "error: process 1: no; next: go\n"),
         (OSError("full"), 1, True, "error: process 1: full; next: check the path and its permissions\n"),
         (ToldElsewhereError(2), 1, True, ""),

@@ -137,6 +137,8 @@ def test_secrets_and_names_go_and_the_rest_stays(text, expected):
         "max_tokens=4096, token_count: 12345678, primary_key=users_2024_id_idx",
         'tokenizer = "Qwen2TokenizerFast"; "token_type": "Bearer1234"; self.token_mixer = Sam3LiteMixer(config)',
         "aws example AKIAIOSFODNN7EXAMPLE",
+        "r8_surface_map_of_the_second_layer_2 xai-language-model-client-for-node-18 mask-9367cf006be9a1b2c3d4e5f60718",
+        "gsk_" + "x" * 52 + " xai-your-api-key-here sbp_0123 my_r8_" + "aB3" * 12,
         "Authorization: Bearer $TOKEN and Authorization: Bearer <token>",
         "if '-----BEGIN PRIVATE KEY-----' in text: raise",
         "password_file=/run/secrets/db1 SECRET_NAME=prod/db1234",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from composer_replication.config import ReplayConfig
-from composer_replication.errors import BudgetError, PartialError
+from composer_replication.errors import BudgetError, PartialError, RecomposeError
 from composer_replication.llm.bill import bills
 from composer_replication.replay import State, Teacher, replay_states
 from composer_replication.replay.askable import askable
@@ -43,6 +43,12 @@ def declined(request: dict) -> tuple[int, dict]:
     return 200, {"type": "message", "model": request["model"], "content": [], "stop_reason": "refusal"}
 
 
+def empty(request: dict) -> tuple[int, dict]:
+    """A parser of the server took all of the answer for reasoning."""
+    message = {"role": "assistant", "content": " \n", "reasoning_content": "I call get_key.", "tool_calls": []}
+    return 200, {"model": request["model"], "choices": [{"message": message, "finish_reason": "stop"}]}
+
+
 def bad_request(request: dict) -> tuple[int, dict]:
     return 400, {"error": {"message": "Unsupported parameter: 'temperature'"}}
 
@@ -53,6 +59,7 @@ def bad_request(request: dict) -> tuple[int, dict]:
         (cut, "4 × cut at max_tokens 2048 (raise replay.max_tokens)"),
         (filtered, "4 × refused (content_filter)"),
         (declined, "4 × refused (refusal)"),
+        (empty, "4 × empty, without text and without a call"),
         (other, "4 × of another model, prod-deployment (if it is the same: --alias bad/model=prod-deployment)"),
         (bad_request, "4 × HTTP 400: Unsupported parameter: 'temperature'"),
     ],
@@ -124,6 +131,22 @@ def test_an_empty_account_stops_its_own_teachers_at_once_and_the_others_go_on(le
     told = {bill.teacher: bill.words for bill in bills(ledger)}
     assert told["a/x"] == {"HTTP 429": "You exceeded your current quota insufficient_quota"}
     assert told["ok/model"] == {}
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("SOME_KEY", "refused the key (HTTP 401: who are you); next: check the key's variable and run again"),
+        (None, "wants a key (HTTP 401: who are you); next: name the variable that holds one, and run again"),
+    ],
+)
+def test_a_refused_key_is_told_from_one_that_was_not_given(ledger, monkeypatch, variable, told):
+    monkeypatch.setenv("SOME_KEY", "k" * 20)
+    with ScriptedTeachers(lambda request: (401, {"error": {"message": "who are you"}})) as server:
+        with pytest.raises(RecomposeError) as caught:
+            replay_states(MANY, [Teacher("a/x", server.base_url, key_variable=variable)], ledger, CONFIG)
+        assert str(caught.value) == f"a/x's provider {told}"
+        assert len(server.asked) <= 8
 
 
 def test_a_model_that_is_not_served_is_left_for_later(ledger):

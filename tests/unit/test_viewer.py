@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from composer_replication.config import Config
-from composer_replication.errors import UsageError
+from composer_replication.errors import RecomposeError, UsageError
 from composer_replication.records import ErrorSite, Trace, Turn, emptied, render_action
 from composer_replication.runs import LOCK, RECORDS, Run, write_atomically
 from composer_replication.store import SHARDS
@@ -419,6 +419,19 @@ def test_a_cache_that_another_process_holds_is_left_alone(tmp_path, monkeypatch)
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             Cache(Run(tmp_path, Config()))
         assert path.stat().st_ino == inode
+
+
+def test_a_cache_that_finds_no_room_says_so_and_fills_itself_later(tmp_path):
+    cache = Cache(Run(tmp_path, Config()))
+    full = cache.rows("PRAGMA page_count")[0][0]
+    cache.db.execute(f"PRAGMA max_page_count={full}")
+    entries = [CacheEntry("site", f"{number}", {"text": "x" * 5000}, {}) for number in range(9)]
+    with pytest.raises(RecomposeError, match=r"viewer.sqlite cannot be written: database or disk is full; next: make"):
+        cache.replace("sites", "1", entries)
+    assert cache.marks() == {} and cache.rows("SELECT id FROM records") == []
+    cache.db.execute("PRAGMA max_page_count=9999")
+    cache.replace("sites", "1", entries)
+    assert len(cache.rows("SELECT id FROM records")) == 9
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA user_version=99", "CREATE TABLE records (x)"])

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from composer_replication.errors import UsageError, quoted
 from composer_replication.llm.bill import TeacherBill, bills
 from composer_replication.llm.ledger import Ledger
+from composer_replication.llm.pricing import dollars
 from composer_replication.llm.reconcile import reconcile
 from composer_replication.runs import Run
 
@@ -69,7 +70,7 @@ def _show(result: dict[str, Any], found: list[TeacherBill]) -> None:
         for reason, count in list(bill.reasons.items())[:3]:
             words = bill.words.get(reason, "")
             print(f"{'':<34}  {count} × {reason}{words and f': {words}'}")
-    cap = "no cap" if result["cap_micros"] is None else f"cap ${result['cap_micros'] / 1e6:,.2f}"
+    cap = "no cap" if result["cap_micros"] is None else f"cap {dollars(result['cap_micros'])}"
     doubt = sum(bill.micros["in_doubt"] for bill in found)
     print(f"spent ${result['spent_micros'] / 1e6:,.6f} ({cap}), of which ${doubt / 1e6:,.6f} in doubt at worst case")
     if result["micros_per_pair"] is not None:

@@ -12,7 +12,7 @@ from composer_replication.pipeline import run_stage
 from composer_replication.runs import Run
 from composer_replication.stages.ingestion import rollout_tokens
 
-from .common import Json, RunFolder, refuse_missing_run, say_at_once, working_on
+from .common import Json, RunFolder, refuse_missing_run, working_on
 from .compare import ComparisonOptions, compare
 from .probe import probe
 from .result import show_result
@@ -87,8 +87,6 @@ def evaluate(
             f"recompose train {quoted(run)}, or recompose evaluate {quoted(run)} --on {on} --checkpoint latest",
         )
     if on == "sessions":
-        if dry_run:
-            say_at_once("counting tokens of held-out turns …", json)
         (foresee_sessions if dry_run else evaluate_sessions)(opened, json)
         return
     from composer_replication.evaluation.summary import conclude

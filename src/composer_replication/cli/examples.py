@@ -51,10 +51,7 @@ def ending(run: Run, noun: str) -> Iterator[str]:
 
 def next_after(run: Run, noun: str) -> str | None:
     """Later stages that are done are not next, unless they were made from something else than what is there now."""
-    place = IN_ORDER.index(noun) + 1
-    later = (run.stage(each) for each in IN_ORDER[place:])
-    done = [stage.noun for stage in later if stage.is_done and not stage.made_from_another(IN_ORDER)]
-    return run.next_command([*IN_ORDER[:place], *done])
+    return run.next_command([*IN_ORDER[: IN_ORDER.index(noun) + 1], *run.up_to_date()])
 
 
 def _examples(run: Run, noun: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import select
 import signal
@@ -14,7 +15,7 @@ from typing import cast
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from composer_replication import __version__
-from composer_replication.errors import RecomposeError, ToldElsewhereError, UsageError
+from composer_replication.errors import MAKE_ROOM, RecomposeError, ToldElsewhereError, UsageError
 from composer_replication.training import processes
 
 VERBS = {
@@ -83,6 +84,7 @@ app.command(
 
 PIPE_CLOSED = 141
 """As of other programs: 128 and the number of SIGPIPE."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main() -> None:
@@ -107,7 +109,8 @@ def main() -> None:
         if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout.fileno()):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(PIPE_CLOSED)
-        sys.exit(_fail(f"{error}; next: check the path and its permissions", 1))
+        remedy = MAKE_ROOM if error.errno in NO_ROOM else "check the path and its permissions"
+        sys.exit(_fail(f"{error}; next: {remedy}", 1))
     except KeyboardInterrupt as error:
         word, code = ("terminated", 143) if isinstance(error, Terminated) else ("interrupted", 130)
         # A stage that keeps its parts says how many.

@@ -12,11 +12,12 @@ from rich.table import Table
 
 from composer_replication.environments.opening import open_environment
 from composer_replication.errors import UsageError
-from composer_replication.pipeline import run_stage
+from composer_replication.pipeline import refuse_stale, run_stage
 from composer_replication.runs import Run, write_atomically
+from composer_replication.stages.held_out import refuse_none_held_out
 from composer_replication.stages.session_turns import time_foreseen
 
-from .common import quiet_libraries, working_on
+from .common import quiet_libraries, say_at_once, working_on
 from .train_report import told_load, told_sessions_time
 
 if TYPE_CHECKING:
@@ -36,14 +37,14 @@ def foresee_sessions(run: Run, as_json: bool) -> None:
     from composer_replication.training.planning.load import load_here
 
     quiet_libraries()
+    refuse_stale(run, "sessions")
+    say_at_once("counting tokens of held-out turns …", as_json)
     on_gpu = device_type() == "cuda"
+    refuse_none_held_out(run)
     with open_environment(run.config) as environment:
         found = time_foreseen(run, environment, on_gpu)
     if found is None:
-        raise UsageError(
-            f"{run.path}: no session is held out, or the config of {run.config.model.name} is not on this machine",
-            "start a run with more sessions, or with a larger evaluation.held_out_sessions; recompose doctor",
-        )
+        raise UsageError(f"the config of {run.config.model.name} is not on this machine", "recompose doctor")
     load = None if on_gpu else load_here()
     if as_json:
         print(json_module.dumps({**found, "load": load}))

@@ -152,6 +152,7 @@ def _train_together(path: Path, backend: str, anyway: bool, as_json: bool) -> No
 
 
 def _plan(run: Run, processes: int, is_sharded: bool, replicas: int, on_gpu: bool, as_json: bool, backend: str) -> None:
+    refuse_stale(run, "training")
     say_at_once("counting tokens of every trace …", as_json)
     import torch
 

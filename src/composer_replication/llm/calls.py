@@ -202,11 +202,19 @@ class Calls:
     def _refuse(self, lane: Lane, verdict: AnswerVerdict, told: str) -> None:
         """Nobody whose key is the same will be answered."""
         name = lane.endpoint.name
-        self._refused = self._refused or (
-            BudgetError(f"{name}'s provider wants credit ({told}); all answers are saved", "add credit and run again")
-            if verdict.no_credit
-            else RecomposeError(f"{name}'s provider refused the key ({told})", "check the key's variable and run again")
-        )
+        if verdict.no_credit:
+            error = BudgetError(
+                f"{name}'s provider wants credit ({told}); all answers are saved", "add credit and run again"
+            )
+        elif lane.endpoint.key:
+            error = RecomposeError(
+                f"{name}'s provider refused the key ({told})", "check the key's variable and run again"
+            )
+        else:
+            error = RecomposeError(
+                f"{name}'s provider wants a key ({told})", "name the variable that holds one, and run again"
+            )
+        self._refused = self._refused or error
         for other in self.lanes:
             if _account(other) == _account(lane):
                 other.parked = f"no call with this key is answered ({told})"

@@ -28,7 +28,6 @@ MAX_COOLDOWN_S = 60.0
 PARK_AFTER_S = 900.0
 TROUBLES_TO_OPEN = 10
 PROBE_INTERVAL_S = 10.0
-NO_ANSWER = "it does not answer"
 NOT_SERVED = "the model is not served there (HTTP 404)"
 
 
@@ -156,14 +155,14 @@ class Lane:
         if wait_s > PARK_AFTER_S:
             self.parked = f"it asks to wait {wait_s / 60:.0f} minutes"
         if self.troubles >= TROUBLES_TO_OPEN:
-            wait_s = max(wait_s, self._opened(now))
+            wait_s = max(wait_s, self._opened(now, verdict.reason))
         # A little more than asked, so that the calls of one window do not all come back at once.
         self._not_before = max(self._not_before, now + wait_s * random.uniform(1.0, 1.1))
 
-    def _opened(self, now: float) -> float:
+    def _opened(self, now: float, reason: str | None) -> float:
         self._open_since = self._open_since if self._open_since is not None else now
         if not self.answered or now - self._open_since > PARK_AFTER_S:
-            self.parked, self.is_missing = NO_ANSWER, True
+            self.parked, self.is_missing = f"it gives no answer{f': {reason}' * bool(reason)}", True
         return _doubled_s(PROBE_INTERVAL_S, self.troubles - TROUBLES_TO_OPEN)
 
     @property

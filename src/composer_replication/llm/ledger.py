@@ -24,6 +24,7 @@ from composer_replication.errors import BudgetError
 from composer_replication.records import Usage
 
 from .leases import Lease, clear, is_alive
+from .pricing import dollars
 from .writer import Books, Writer, commit, connect, connect_to_read, ledger_error
 
 State = Literal["settled", "failed", "refused", "in_doubt"]
@@ -79,7 +80,7 @@ class Totals(NamedTuple):
 
     def no_room(self, asked: str) -> BudgetError:
         return BudgetError(
-            f"the cap of ${(self.cap_micros or 0) / 1e6:.2f} leaves no room for the next {asked}'s worst case; "
+            f"the cap of {dollars(self.cap_micros or 0)} leaves no room for the next {asked}'s worst case; "
             f"${self.charged_micros / 1e6:.6f} is charged and all answers are saved",
             "run the same command with a higher --max-usd",
         )

@@ -41,6 +41,12 @@ class Charge(NamedTuple):
     usage: Usage
 
 
+def dollars(micros: int) -> str:
+    """With cents, and with what is below them where there is any."""
+    whole, _, part = f"{micros / 1e6:,.6f}".partition(".")
+    return f"${whole}.{part.rstrip('0'):0<2}"
+
+
 def worst_micros(prices: Prices, prompt_bytes: int, max_tokens: int) -> int:
     prompt = (prompt_bytes + TEMPLATE_TOKENS) * prices.prompt_micros
     return -(-(prompt + max_tokens * prices.completion_micros) // PER_TOKENS)

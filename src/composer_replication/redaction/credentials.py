@@ -47,6 +47,10 @@ _CONNECTION_KEY = re.compile(
 _SAS_SIGNATURE = re.compile(rb"[?&;]sig=([A-Za-z0-9%+/=_-]{30,200})")
 _JWT = re.compile(LEFT + rb"eyJ[A-Za-z0-9_=-]{8,8192}+\.eyJ[A-Za-z0-9_=-]{8,65536}+(?:\.[A-Za-z0-9_=+/-]{0,8192})?")
 _SK_KEY = re.compile(LEFT + rb"sk-(?:[a-z]{2,10}(?:-[a-z]{0,5}\d{1,2})?-)?[A-Za-z0-9_-]{20,512}")
+_SERVICE_KEY = re.compile(
+    LEFT + rb"(?:(?:csk-|gsk_|xai-|tvly-(?:dev-|prod-)?|r8_|sbp_|e2b_|jina_|lsv2_[ps][tk]_)[A-Za-z0-9]{32}"
+    rb"|nvapi-[A-Za-z0-9_-]{60}|tgp_v1_[A-Za-z0-9_-]{40})[A-Za-z0-9_-]{0,200}"
+)
 _HUGGINGFACE = re.compile(LEFT + rb"hf_[A-Za-z0-9]{30,60}")
 _TELEGRAM = re.compile(rb":AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])")
 _DISCORD_WEBHOOK = re.compile(rb"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{15,21}/([A-Za-z0-9_-]{40,100})")
@@ -142,6 +146,9 @@ FINDERS: dict[Finder, tuple[str, ...]] = {
     shaped(_JWT, "jwt", rank=Rank.VENDOR): ("eyj",),
     # Of OpenAI, Anthropic, OpenRouter and the many that copy them.
     shaped(_SK_KEY, "sk-api-key", accepts=_is_prefixed): ("sk-",),
+    shaped(_SERVICE_KEY, "service-api-key", accepts=_is_prefixed): (
+        "csk-", "gsk_", "xai-", "tvly-", "r8_", "sbp_", "e2b_", "jina_", "lsv2_", "nvapi-", "tgp_v1_",
+    ),
     shaped(_HUGGINGFACE, "huggingface-access-token", rank=Rank.VENDOR): ("hf_",),
     telegram: (":aa",),
     shaped(_DISCORD_WEBHOOK, "discord-webhook", 1, Rank.VENDOR): ("discord.com/api/", "discordapp.com/api/"),

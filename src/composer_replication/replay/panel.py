@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from composer_replication.llm.calls import Live
+from composer_replication.llm.pricing import dollars
 from composer_replication.progress import Progress
 
 REFRESH_S = 0.25
@@ -18,7 +19,7 @@ class Panel:
         self._progress = progress
         self._cached = cached
         self._total = total
-        self._cap = "" if cap_micros is None else f" of ${cap_micros / 1e6:.2f}"
+        self._cap = "" if cap_micros is None else f" of {dollars(cap_micros)}"
         self._shown = 0.0
 
     def show(self, live: Live) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 from composer_replication.errors import quoted
+from composer_replication.llm.anthropic import chat_completion
 from composer_replication.llm.lane import Lane
 from composer_replication.llm.ledger import Ledger
 from composer_replication.records import JsonObject
@@ -26,7 +27,14 @@ def why_useless(teacher: Teacher, max_tokens: int, answer: JsonObject) -> str | 
     if parsed.outcome == "mismatched":
         served = parsed.served_model
         return f"of another model, {served} (if it is the same: --alias {quoted(f'{teacher.name}={served}')})"
-    return f"refused ({parsed.finish_reason})" if parsed.finish_reason in REFUSALS else None
+    if parsed.finish_reason in REFUSALS:
+        return f"refused ({parsed.finish_reason})"
+    return "empty, without text and without a call" if parsed.outcome == "no_action" and _is_empty(answer) else None
+
+
+def _is_empty(answer: JsonObject) -> bool:
+    message = chat_completion(answer)["choices"][0]["message"]
+    return not message.get("tool_calls") and not str(message.get("content") or "").strip()
 
 
 def weigh_settled(lane: Lane, settled: Iterable[TeacherQuestion], ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from composer_replication.errors import UsageError
 from composer_replication.evaluation.held_out import held_out, opening_of
 from composer_replication.records import Trace
 from composer_replication.runs import Run
@@ -18,6 +19,17 @@ def held_out_ids(run: Run, sessions: Iterable[Trace]) -> set[str]:
 
 def held_out_of(run: Run) -> set[str]:
     return held_out_ids(run, sessions_of(run)) if run.stage("ingestion").is_done else set()
+
+
+def refuse_none_held_out(run: Run) -> set[str]:
+    """Those that are held out."""
+    if not (known := held_out_of(run)):
+        share = run.config.evaluation.held_out_sessions
+        raise UsageError(
+            f"{run.path}: of {sum(1 for _ in sessions_of(run))} sessions none is held out at a share of {share:g}",
+            "start a run with more sessions, or with a larger evaluation.held_out_sessions",
+        )
+    return known
 
 
 def sessions_of(run: Run) -> Iterator[Trace]:

@@ -14,7 +14,7 @@ from composer_replication.progress import Progress, repeating
 from composer_replication.records import Trace
 from composer_replication.runs import Run
 
-from .held_out import held_out_of, sessions_of
+from .held_out import refuse_none_held_out
 from .parts import Parts
 from .policy import load_own
 from .session_turns import MODELS, Pass, both_fit, passes_of, states_without_tools, turns_to_measure
@@ -134,12 +134,7 @@ def _tell_rows(measured: Sequence[TurnMeasure], passes: Sequence[Pass], progress
 def held_out_sessions(run: Run) -> list[Trace]:
     """Of the run's own sessions those that its training did not see."""
     counts = run.stage("training").require()["counts"]
-    known, share = held_out_of(run), run.config.evaluation.held_out_sessions
-    if not known:
-        raise UsageError(
-            f"{run.path}: of {sum(1 for _ in sessions_of(run))} sessions none is held out at a share of {share:g}",
-            "start a run with more sessions, or with a larger evaluation.held_out_sessions",
-        )
+    known = refuse_none_held_out(run)
     if counts.get("held_out_sessions") != len(known):
         raise UsageError(f"{run.path}: training saw every session", "train again in another run")
     return list(run.stage("ingestion").stream(Trace, only=known))

@@ -120,7 +120,10 @@ def _calls(trace: Trace) -> Iterator[Row]:
 
 
 def _characters(messages: Sequence[Message]) -> int:
-    return sum(len(message["content"]) for message in messages)
+    """Of their texts, and of the calls that they make."""
+    calls = (call["function"] for message in messages for call in message.get("tool_calls", []))
+    written = sum(len(call["name"]) + len(call["arguments"]) for call in calls)
+    return written + sum(len(message["content"]) for message in messages)
 
 
 def _site(site: ErrorSite) -> Iterator[Row]:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import orjson
 import zstandard
 
+from composer_replication.errors import MAKE_ROOM, RecomposeError
 from composer_replication.records import JsonObject
 from composer_replication.runs import Run
 
@@ -30,6 +31,7 @@ BUSY_TIMEOUT_S = 600.0
 PRIMARY_CODE = 0xFF
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """SQLITE_ERROR: its tables have other columns than ours."""
+NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sources (name TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (
@@ -69,7 +71,8 @@ class Cache:
     def __init__(self, run: Run) -> None:
         self.path = _place(run.path)
         self._local = threading.local()
-        self._prepare()
+        with self._room():
+            self._prepare()
 
     @property
     def db(self) -> sqlite3.Connection:
@@ -91,13 +94,24 @@ class Cache:
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
-        self.db.execute("BEGIN IMMEDIATE")
+        with self._room():
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.db
+            except BaseException:
+                if self.db.in_transaction:  # SQLite itself ends one that finds no room
+                    self.db.execute("ROLLBACK")
+                raise
+            self.db.execute("COMMIT")
+
+    @contextmanager
+    def _room(self) -> Generator[None]:
         try:
-            yield self.db
-        except BaseException:
-            self.db.execute("ROLLBACK")
-            raise
-        self.db.execute("COMMIT")
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & PRIMARY_CODE not in NO_ROOM:
+                raise
+            raise RecomposeError(f"{self.path} cannot be written: {error}", MAKE_ROOM) from error
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.db.execute(query, values).fetchall()

@@ -55,7 +55,7 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
         "spend": _spend(view, counts),
         "result": _result(view),
         "now": now,
-        "next": None if now else view.run.next_command(counts, view.place),
+        "next": None if now else view.run.next_command(view.run.up_to_date(), view.place),
     }
 
 
