@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
@@ -40,6 +41,27 @@ def test_a_kind_is_useful_when_the_hint_makes_a_tenth_more_turns_right():
     told = type_error.model_dump()
     assert told["gap"] == {"mean": 0.25, "lo": None, "hi": None, "n": 20}, "all alike, which is no certainty"
     assert told["right"]["plain"]["lo"] is None and every.model_dump()["gap"]["lo"] > 0
+
+
+def test_a_kind_is_switched_off_only_where_its_interval_says_so():
+    """A single site without a gap, many that are too noisy to tell, and as many that are not."""
+    lines = [*tried(0, "type_error", 0.25, 0.25)]
+    lines += [line for site in range(1, 9) for line in tried(site, "not_found", site % 2, (site // 2) % 2)]
+    lines += [line for site in range(9, 49) for line in tried(site, "json_decode", 0.5, 0.375 + site % 2 / 4)]
+    found = {one.kind: one for one in gaps(lines)}
+    assert [found[kind].gap.mean for kind in ("type_error", "not_found", "json_decode")] == [0, 0, 0]
+    assert found["not_found"].gap.hi > 0.1 > found["json_decode"].gap.hi
+    assert kinds_without_use(gaps(lines)) == ("json_decode",)
+
+
+def test_the_interval_of_few_sites_is_wide_enough():
+    holds_zero = 0
+    for seed in range(200):
+        draw = random.Random(seed)
+        lines = [line for site in range(6) for line in tried(site, "type_error", draw.random(), draw.random())]
+        gap = gaps(lines)[0].gap
+        holds_zero += gap.lo <= 0 <= gap.hi
+    assert holds_zero >= 180  # 190 expected; with plain percentiles it was 167
 
 
 def test_sites_of_one_task_do_not_count_as_many():
