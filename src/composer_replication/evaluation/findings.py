@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import stdev
 from typing import Literal, NamedTuple
 
+from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.errors import UsageError
 from composer_replication.records import Record
 
@@ -116,16 +117,19 @@ def _over_tasks(tasks: PairedTasks, one_run_each: bool) -> FoundDifference:
         name = f"sign-flip over {'clusters' if in_clusters else 'tasks'}"
         tests.insert(0, TestOfDifference(name=name, **flips._asdict()))
         discordance = None
+    unit = "cluster" if in_clusters else "task"
+    # The whole range of a bootstrap over four units holds the mean in 88 % of cases at best, over two in 50 %.
+    is_few = clustered.estimate.n < FEWEST_TO_TELL
     return FoundDifference(
         "task",
-        "cluster" if in_clusters else "task",
-        bootstrap(differences, clusters if in_clusters else None, expanded=True),
-        "BCa bootstrap over clusters" if in_clusters else "BCa bootstrap over tasks",
+        unit,
+        clustered.estimate if is_few else bootstrap(differences, clusters if in_clusters else None, expanded=True),
+        f"{'t' if is_few else 'BCa bootstrap'} over {unit}s",
         tests,
         clustered.standard_error,
         clustered.degrees,
         clustered,
-        "cluster" if in_clusters else "task",
+        unit,
         discordance=discordance,
         notes=tuple(notes),
     )
