@@ -266,6 +266,21 @@ class TestPairedSeeds:
         assert row.minimum_detectable_effect is None
         assert any("cannot come below p = 0.0625 with 5 seeds" in note for note in row.notes)
 
+    @pytest.mark.parametrize("seeds", [2, 3])
+    def test_the_interval_of_few_seeds_is_wide_enough(self, tmp_path, seeds):
+        """Runs with gains of their own, whose mean is 0."""
+        rng, holds_zero = np.random.default_rng(0), 0
+        for _ in range(100):
+            gains = rng.normal(size=seeds)
+            for name, arm in (("a", 0 * gains), ("b", gains)):
+                for seed, gain in enumerate(arm):
+                    rewards = (gain + 0.3 * rng.normal(size=8)).tolist()
+                    write_lines(tmp_path / name / f"seed-{seed}.jsonl", outcomes(rewards))
+            [row] = compared([tmp_path / "a", tmp_path / "b"], metric="reward").comparisons
+            holds_zero += row.difference.lo <= 0 <= row.difference.hi
+        assert holds_zero >= 88  # 95 expected; the hierarchical bootstrap over two had 72
+        assert (row.interval, row.difference.n) == ("t over seeds and tasks", seeds)
+
     def test_swapping_the_arms_mirrors_everything(self, tmp_path):
         paths = self.arms(tmp_path, 8, (0.4, 0.6))
         [forth], [back] = compared(paths).comparisons, compared(paths[::-1]).comparisons

@@ -11,12 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from composer_replication.environments.protocol import FEWEST_TO_TELL
 from composer_replication.errors import UsageError
 from composer_replication.records import Record
 
 from .charts import EffectRow, effect_plot, standalone
-from .findings import FoundDifference, Paired, TestOfDifference, Unit, find_difference
+from .findings import FEWEST_FOR_A_BOOTSTRAP, FoundDifference, Paired, TestOfDifference, Unit, find_difference
 from .metrics import mean
 from .outcomes import Arm
 from .pairing import Pairing
@@ -95,7 +94,7 @@ def _summary(arm: Arm) -> ArmSummary:
     groups = len(set(arm.clusters.values()))
     if len(tables) > 1:
         estimate = hierarchical_bootstrap(tables)
-    elif 1 < groups < FEWEST_TO_TELL:
+    elif 1 < groups < FEWEST_FOR_A_BOOTSTRAP:
         middle = mean(tables[0])
         estimate = Estimate(mean=middle, lo=middle, hi=middle, n=groups)
     elif groups > 1:
