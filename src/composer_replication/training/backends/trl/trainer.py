@@ -46,6 +46,7 @@ from ...models.tiny import warn_of_unknown_words
 from ...models.tokens import ChatTokens
 from ...rollouts.samples import RolloutSamples
 from ...step.balance import Balance
+from ...step.engine import Engine
 from ...step.gradients import POLICY
 from ...step.log import StepLog
 from ...step.online import SDPO, Lesson, OnlineDistillation, RolloutRows, with_lesson
@@ -222,7 +223,7 @@ class ComposerReplicationTrainer(GRPOTrainer):
         if self._prompts:
             generated, scored = self._refilled(self._prompts, generated, scored)
         if self._imitates:
-            generated["advantages"] = imitating(scored["rewards"], generated["advantages"])
+            generated["advantages"] = imitating(scored["rewards"], generated["advantages"], self._engine)
         if self._samples_elsewhere:
             generated["old_per_token_logps"] = generated["sampling_per_token_logps"]
         if not self._looks_at_rollouts:
@@ -432,11 +433,11 @@ class ComposerReplicationTrainer(GRPOTrainer):
         )
 
 
-def imitating(rewards: Sequence[float], advantages_B: Tensor) -> Tensor:
+def imitating(rewards: Sequence[float], advantages_B: Tensor, engine: Engine) -> Tensor:
     """The policy gradient of these is that of the likelihood of the accepted rollouts: on its own samples the ratio is
-    1. As large as if the step had no others; without any, 0."""
+    1. As large as if the step had no others, in any process; without any, 0."""
     accepted_B = advantages_B.new_tensor(rewards) >= 1
-    return accepted_B / accepted_B.float().mean().clamp(min=1 / len(rewards))
+    return accepted_B / (float(engine.gather(accepted_B.float().mean().item()).mean()) or 1.0)
 
 
 def _positions(model: Any) -> int | None:
