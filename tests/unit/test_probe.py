@@ -15,9 +15,11 @@ from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
 from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Silent
+from composer_replication.runs import Run
 from composer_replication.training.lessons.hinters import hinter_of
 from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
 from composer_replication.training.models.loading import load_policy
+from tests.command_line import recompose
 from tests.headers import header_ids
 
 
@@ -158,3 +160,12 @@ def test_too_few_errors_are_told(monkeypatch):
     policy = load_policy("tiny", ToolboxEnvironment(Config().toolbox), 0)
     with pytest.raises(UsageError, match="error turns with a hint"):
         probe_hints(policy, Config(), open_toolbox(Config()), sites=500)
+
+
+@pytest.mark.parametrize("sites", [0, -3])
+def test_a_probe_of_no_sites_is_refused_before_anything_is_played(tmp_path, sites):
+    Run.start(tmp_path / "run", Config())
+    ended = recompose("evaluate", tmp_path / "run", "--probe", "--sites", sites)
+    assert ended.returncode == 2
+    assert "--sites" in ended.stderr and "Must be >= 1" in ended.stderr and "Traceback" not in ended.stderr
+    assert not (tmp_path / "run" / "policy" / "model").exists()
