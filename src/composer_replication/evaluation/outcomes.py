@@ -126,7 +126,8 @@ def read_arm(path: Path, name: str, choice: OutcomeChoice) -> Arm:
         if span:
             steps[seed] = span
     if clusters and set(clusters) != {task for tasks in values.values() for task in tasks}:
-        raise UsageError(f"{path}: some tasks have no {choice.cluster}", "write it in every line, or choose --cluster")
+        way_out = f"write it in every line, or --cluster {NO_CLUSTER}"
+        raise UsageError(f"{path}: some tasks have no {choice.cluster}", way_out)
     return Arm(name, values, clusters, split, splits, steps, tuple(notes))
 
 
