@@ -66,7 +66,7 @@ Flag = Annotated[bool, Strict()]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def __new__(cls, **values: Any) -> Self:
         """Has `values` only where Python code makes one: those of a file are validated later, all mistakes at once."""

@@ -74,6 +74,14 @@ def test_bootstrap_covers_the_truth_about_nineteen_times_in_twenty() -> None:
     assert 0.92 <= covered <= 0.98
 
 
+def test_the_interval_of_few_tasks_is_wide_enough() -> None:
+    """Five tasks with four tries at each, before and after."""
+    rng = np.random.default_rng(7)
+    draws = (rng.binomial(4, 0.5, size=(400, 2, 5)) / 4).tolist()
+    estimates = [paired_difference(before, after, resamples=2000) for before, after in draws]
+    assert np.mean([e.lo <= 0 <= e.hi for e in estimates]) >= 0.93  # with plain percentiles 0.86
+
+
 def test_unusable_input_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one task"):
         mean_interval([])

@@ -75,6 +75,30 @@ def test_a_channel_that_is_asked_for_and_cannot_learn_is_refused(new_policy, tin
         trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **options)
 
 
+class Distilling:
+    """Of somebody else, for stored traces."""
+
+    name, weight = "sdpo", 0.5
+
+    def loss(self, model, batch):
+        return batch["rewards"].new_zeros(())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"channels": [SelfDistillation]}, TypeError, r"not the class SelfDistillation: SelfDistillation\(…\)"),
+        ({"channels": [Distilling()]}, ValueError, "channel sdpo needs batches to read"),
+        ({"gradient_ratio_cap": 0}, UsageError, "gradient_ratio_cap is 0; next: give a number above 0, or None"),
+        ({"dynamic_sampling_rounds": -1}, UsageError, "dynamic_sampling_rounds is -1; next: give 0 or more"),
+    ],
+    ids=["class", "own channel 2", "cap", "rounds"],
+)
+def test_what_would_be_left_out_without_a_word_is_refused(new_policy, tmp_path, options, error, told):
+    with pytest.raises(error, match=told):
+        trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **options, hinter=TraceHinter())
+
+
 @pytest.mark.parametrize(
     ("made", "word", "meant"),
     [

@@ -123,6 +123,12 @@ def test_a_training_without_a_step_is_refused(tmp_path):
     assert "training.steps: Input should be greater than 0" in str(refusal(tmp_path, "training.steps = 0"))
 
 
+def test_a_number_without_end_is_refused(tmp_path):
+    told = str(refusal(tmp_path, '[training]\nlearning_rate = inf\n[[channels]]\nname = "sdpo"\nweight = inf\n'))
+    assert "training.learning_rate: Input should be a finite number" in told
+    assert "channels.sdpo.weight: Input should be a finite number" in told
+
+
 def test_all_mistakes_are_told_at_once_each_by_its_own_key(tmp_path):
     told = str(
         refusal(

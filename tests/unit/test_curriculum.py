@@ -93,6 +93,17 @@ def test_a_task_is_retired_after_two_epochs_above_and_a_harder_one_opens():
     assert opened == ["cluster-L0"]
 
 
+def test_where_all_tasks_are_retired_they_are_drawn_again():
+    """A step without a task would end the run."""
+    curriculum = Curriculum([entry(f"t{place}", family=f"f{place}") for place in range(3)])
+    for _ in range(20):
+        drawn = curriculum.sample(2)
+        assert len(drawn) == 2
+        for task_id in drawn:
+            curriculum.record(task_id, 8, 8)
+    assert {one.standing for one in curriculum.entries.values()} == {"retired"}
+
+
 def test_one_bad_epoch_starts_the_count_again():
     curriculum = ladder()
     for passed in (20, 0, 20):

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 import torch
+from accelerate import Accelerator
 
 from composer_replication.config import Config, SamplingConfig
 from composer_replication.environments.code.environment import CodeEnvironment
@@ -17,6 +18,7 @@ from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import probe_hints
 from composer_replication.progress import Silent
 from composer_replication.sites import find_sites
+from composer_replication.training.backends.trl.engine import AccelerateEngine
 from composer_replication.training.backends.trl.trainer import imitating
 from composer_replication.training.checking.gap_probe import probe_gap
 from composer_replication.training.lessons import feedback
@@ -166,8 +168,10 @@ def test_the_self_check_looks_at_what_training_would_tell(environment, policy, m
 def test_imitation_pulls_at_accepted_answers_alone():
     logits = torch.zeros(4, 3, requires_grad=True)
     said = torch.tensor([0, 1, 2, 0])
-    advantages = imitating([1.0, 0.9, 1.0, 0.0], torch.zeros(4))
-    assert advantages.tolist() == [2.0, 0.0, 2.0, 0.0] and imitating([0.0, 0.9], torch.zeros(2)).tolist() == [0.0, 0.0]
+    alone = AccelerateEngine(Accelerator(cpu=True))
+    advantages = imitating([1.0, 0.9, 1.0, 0.0], torch.zeros(4), alone)
+    assert advantages.tolist() == [2.0, 0.0, 2.0, 0.0]
+    assert imitating([0.0, 0.9], torch.zeros(2), alone).tolist() == [0.0, 0.0]
     logprobs = logits.log_softmax(-1)[torch.arange(4), said]
     # TRL's surrogate on the policy's own samples: the ratio is 1 and has the gradient of the log-probability.
     (surrogate,) = torch.autograd.grad(-((logprobs - logprobs.detach()).exp() * advantages).mean(), logits)

@@ -223,6 +223,13 @@ def test_sequence_logprobs_count_only_masked_tokens():
     assert sequence_logprobs(logits, ids, torch.zeros_like(mask)).item() == 0
 
 
+@pytest.mark.parametrize("change", [{"beta": 1.5}, {"temperature": -1.0}, {"top_k": 0}, {"token_clip": 0.0}])
+def test_a_divergence_of_settings_that_make_no_sense_is_refused(change):
+    """-1 would turn both distributions over, and 0 of 5 tokens are always alike."""
+    with pytest.raises(ValueError, match=next(iter(change))):
+        generalized_jsd_loss(draw(3, 5), draw(3, 5, seed=1), **change)
+
+
 def test_sequence_logprobs_do_not_depend_on_padding():
     logits, ids = draw(2, 4, 6, seed=25), torch.tensor([[3, 1, 4, 1], [0, 2, 2, 5]])
     mask = torch.tensor([[0, 0, 1, 1]] * 2)

@@ -10,7 +10,7 @@ from trl import GRPOConfig, GRPOTrainer
 from composer_replication.config import Config, TrainingConfig
 from composer_replication.environments.toolbox.environment import open_toolbox
 from composer_replication.errors import UsageError
-from composer_replication.objective import SdpoSettings
+from composer_replication.objective import GrpoSettings, SdpoSettings
 from composer_replication.training import ComposerReplicationTrainer
 from composer_replication.training.backends.trl.rollouts import EnvironmentRollouts, only_read
 from composer_replication.training.channels import SelfDistillation
@@ -268,3 +268,17 @@ def test_a_hinter_that_names_a_turn_that_is_not_there_is_told(new_policy, tmp_pa
     trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, alpha_sdpo=0.1, hinter=beyond)
     with pytest.raises(UsageError, match="the hinter names turn"):
         trainer.train()
+
+
+def test_imitation_in_several_processes_divides_by_what_all_of_them_accepted(new_policy, tmp_path, monkeypatch):
+    """Half of the rollouts here, and none in another process."""
+
+    def half(prompts, **columns):
+        return [1.0, 0.0] * (len(prompts) // 2)
+
+    options = {"rewards": half, "grpo": GrpoSettings(advantage="accepted")}
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, **options)
+    monkeypatch.setattr(trainer._engine, "gather", lambda value: torch.tensor([float(value), 0.0]))
+    trainer.model.train()
+    made = trainer._generate_and_score_completions([trainer.train_dataset[0]] * 8)
+    assert made["advantages"].tolist() == [4.0, 0.0] * 4

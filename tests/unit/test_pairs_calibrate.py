@@ -192,6 +192,15 @@ def test_choices_that_fit_any_state_are_not():
     assert around_zero >= 34  # 38 expected
 
 
+def test_the_interval_is_wide_enough_for_five_traces():
+    pairs, holds_zero = many_pairs(30), 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        _, distance = distance_from_random(pairs, lambda pair, message, rng=rng: float(rng.normal()), seed)
+        holds_zero += distance.lo < 0 < distance.hi
+    assert holds_zero >= 180  # 190 expected; with percentiles of resampled traces it was 162
+
+
 def test_a_kind_with_one_choice_has_no_random_pairs():
     _, distance = distance_from_random(paired(right=5).pairs, lambda pair, message: 0.0)
     assert distance is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
@@ -14,9 +15,11 @@ from composer_replication.evaluation import probe
 from composer_replication.evaluation.probe import Site, Tried, gaps, kinds_without_use, probe_hints
 from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Silent
+from composer_replication.runs import Run
 from composer_replication.training.lessons.hinters import hinter_of
 from composer_replication.training.lessons.online_sites import HintedTurn, Rolled
 from composer_replication.training.models.loading import load_policy
+from tests.command_line import recompose
 from tests.headers import header_ids
 
 
@@ -40,6 +43,27 @@ def test_a_kind_is_useful_when_the_hint_makes_a_tenth_more_turns_right():
     told = type_error.model_dump()
     assert told["gap"] == {"mean": 0.25, "lo": None, "hi": None, "n": 20}, "all alike, which is no certainty"
     assert told["right"]["plain"]["lo"] is None and every.model_dump()["gap"]["lo"] > 0
+
+
+def test_a_kind_is_switched_off_only_where_its_interval_says_so():
+    """A single site without a gap, many that are too noisy to tell, and as many that are not."""
+    lines = [*tried(0, "type_error", 0.25, 0.25)]
+    lines += [line for site in range(1, 9) for line in tried(site, "not_found", site % 2, (site // 2) % 2)]
+    lines += [line for site in range(9, 49) for line in tried(site, "json_decode", 0.5, 0.375 + site % 2 / 4)]
+    found = {one.kind: one for one in gaps(lines)}
+    assert [found[kind].gap.mean for kind in ("type_error", "not_found", "json_decode")] == [0, 0, 0]
+    assert found["not_found"].gap.hi > 0.1 > found["json_decode"].gap.hi
+    assert kinds_without_use(gaps(lines)) == ("json_decode",)
+
+
+def test_the_interval_of_few_sites_is_wide_enough():
+    holds_zero = 0
+    for seed in range(200):
+        draw = random.Random(seed)
+        lines = [line for site in range(6) for line in tried(site, "type_error", draw.random(), draw.random())]
+        gap = gaps(lines)[0].gap
+        holds_zero += gap.lo <= 0 <= gap.hi
+    assert holds_zero >= 180  # 190 expected; with plain percentiles it was 167
 
 
 def test_sites_of_one_task_do_not_count_as_many():
@@ -136,3 +160,12 @@ def test_too_few_errors_are_told(monkeypatch):
     policy = load_policy("tiny", ToolboxEnvironment(Config().toolbox), 0)
     with pytest.raises(UsageError, match="error turns with a hint"):
         probe_hints(policy, Config(), open_toolbox(Config()), sites=500)
+
+
+@pytest.mark.parametrize("sites", [0, -3])
+def test_a_probe_of_no_sites_is_refused_before_anything_is_played(tmp_path, sites):
+    Run.start(tmp_path / "run", Config())
+    ended = recompose("evaluate", tmp_path / "run", "--probe", "--sites", sites)
+    assert ended.returncode == 2
+    assert "--sites" in ended.stderr and "Must be >= 1" in ended.stderr and "Traceback" not in ended.stderr
+    assert not (tmp_path / "run" / "policy" / "model").exists()

@@ -97,6 +97,12 @@ def test_samples_follow_the_distribution_at_the_temperature(model):
     assert ((counts / copies - expected).abs() < 5 * error + 1e-3).all()
 
 
+def test_a_negative_temperature_is_refused(model):
+    """It would turn the distribution over."""
+    with pytest.raises(ValueError, match="must not be negative, and is -1"):
+        sample(model, [CONTEXTS[1]], length=1, temperature=-1)
+
+
 def oracle_turns(task):
     episode, texts = ToolboxEpisode(task), []
     while not episode.finished:

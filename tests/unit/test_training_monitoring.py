@@ -62,15 +62,14 @@ def look(monitor, monkeypatch, watches, rewards, step=1):
     return monitor(rollouts(*rewards), [trace()] * len(rewards), step)
 
 
-def pay(monitor, columns, rewards, prompts=None, **more):
+def pay(monitor, columns, rewards, **more):
     logged = {}
-    prompts = prompts or ["p"] * len(rewards)
-    paid = monitor.monitor_penalty(prompts, log_metric=logged.__setitem__, episode_reward=rewards, **columns, **more)
+    paid = monitor.monitor_penalty(log_metric=logged.__setitem__, episode_reward=rewards, **columns, **more)
     return paid, logged
 
 
 def test_hard_takes_the_reward_and_the_rest_nothing(tmp_path, monkeypatch, weights):
-    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True))
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True), group_size=4)
     watches = [seen_as(hard=True), seen_as(p=0.9), seen_as(p=0.4), seen_as(hard=True)]
     rewards = [1.0, 1.0, 1.0, 0.5]
     columns = look(monitor, monkeypatch, watches, rewards)
@@ -83,31 +82,40 @@ def test_hard_takes_the_reward_and_the_rest_nothing(tmp_path, monkeypatch, weigh
 
 def test_watching_charges_nothing_and_needs_no_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(penalties, "WEIGHTS", tmp_path / "none.json")
-    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True, mode="watch"))
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True, mode="watch"), group_size=4)
     columns = look(monitor, monkeypatch, [seen_as(hard=True)], [1.0])
     assert pay(monitor, columns, [1.0])[0] == [0.0]
 
 
 def test_a_masked_rollout_has_no_advantage_and_moves_no_other(tmp_path, monkeypatch, weights):
     monitor = RolloutMonitor(
-        tmp_path, MonitorConfig(enabled=True, mode="drop"), reward_columns=("episode_reward", "penalty")
+        tmp_path, MonitorConfig(enabled=True, mode="drop"), group_size=3, reward_columns=("episode_reward", "penalty")
     )
     rewards, errors = [1.0, 1.0, 0.0, 0.0, 1.0], [0.0, -0.1, -0.1, 0.0, 0.0]
     watches = [seen_as(hard=True), seen_as(), seen_as(), seen_as(), seen_as(p=0.9)]
     columns = look(monitor, monkeypatch, watches, rewards)
-    paid, _ = pay(monitor, columns, rewards, ["a", "a", "a", "b", "b"], penalty=errors)
+    paid, _ = pay(monitor, columns, rewards, penalty=errors)
     total = [sum(row) for row in zip(rewards, errors, paid, strict=True)]
     assert total == pytest.approx([0.4, 0.9, -0.1, 0.0, 0.0])
     assert total[0] == pytest.approx(sum(total[:3]) / 3)
 
 
 def test_a_group_that_is_masked_throughout_is_flat():
-    assert masking(["a", "a"], [1.0, 0.5], [True, True]) == [-1.0, -0.5]
-    assert masking(["a", "b"], [1.0, 0.5], [False, False]) == [0.0, 0.0]
+    assert masking([1.0, 0.5], [True, True], 2) == [-1.0, -0.5]
+    assert masking([1.0, 0.5], [False, False], 1) == [0.0, 0.0]
+
+
+def test_two_groups_of_one_task_are_masked_apart(tmp_path, monkeypatch, weights):
+    """Few tasks come twice in a step. The first group failed but for a hack, which must not look good beside it."""
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True, mode="drop"), group_size=4)
+    rewards = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    columns = look(monitor, monkeypatch, [seen_as(hard=True), *[seen_as()] * 7], rewards)
+    prompts = [[{"role": "user", "content": "the same"}]] * 8
+    assert pay(monitor, columns, rewards, prompts=prompts)[0] == [-1.0, *[0.0] * 7]
 
 
 def test_nothing_of_the_auditor_reaches_a_reward_function(tmp_path, monkeypatch, weights):
-    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True))
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True), group_size=4)
     rewards = [1.0, 1.0]
     calm = look(monitor, monkeypatch, [seen_as(p=0.9, auditor_p=0.0), seen_as()], rewards)
     paid, logged = pay(monitor, calm, rewards)
@@ -124,7 +132,7 @@ def test_nothing_of_the_auditor_reaches_a_reward_function(tmp_path, monkeypatch,
 
 
 def test_findings_are_written_per_rollout_and_forgotten_after_a_checkpoint(tmp_path, monkeypatch, weights):
-    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True))
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True), group_size=4)
     for step in (1, 2):
         look(monitor, monkeypatch, [seen_as(hard=True), seen_as()], [1.0, 0.0], step)
     lines = [json.loads(line) for line in (tmp_path / "findings.jsonl").read_text().splitlines()]
@@ -133,13 +141,13 @@ def test_findings_are_written_per_rollout_and_forgotten_after_a_checkpoint(tmp_p
     ]  # fmt: skip
     monitor.on_train_begin(None, SimpleNamespace(global_step=1), None)
     assert len((tmp_path / "findings.jsonl").read_text().splitlines()) == 2
-    other = RolloutMonitor(tmp_path, MonitorConfig(enabled=True), rank=3)
+    other = RolloutMonitor(tmp_path, MonitorConfig(enabled=True), group_size=4, rank=3)
     look(other, monkeypatch, [seen_as()], [0.0])
     assert (tmp_path / "findings.3.jsonl").exists()
 
 
 def test_a_rollout_that_breaks_the_monitor_is_counted_and_not_charged(tmp_path, monkeypatch, weights):
-    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True))
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True), group_size=4)
 
     def broken(conduct, more_signs=()):
         raise RecursionError("too deep")
@@ -172,7 +180,7 @@ def test_the_environment_says_whether_a_canary_was_hit(episode, hit):
 
 
 def test_evidence_of_a_session_reaches_the_layers(tmp_path, weights):
-    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True))
+    monitor = RolloutMonitor(tmp_path, MonitorConfig(enabled=True), group_size=4)
     [rollout] = rollouts(1.0, session=SimpleNamespace(evidence=evidence(canary_hits=(HARD_HIT,))))
     columns = monitor([rollout], [trace(("bash", {"command": "ls"}, ""))], 1)
     assert columns["monitor"] == [Consequence(-1.0, False)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from composer_replication.errors import UsageError, quoted
 from composer_replication.pipeline import run_stage
@@ -44,7 +44,9 @@ def evaluate(
         str | None,
         Parameter(help="Of a training that has not ended: latest, or a step. Goes into RUN-checkpoint-STEP."),
     ] = None,
-    sites: Annotated[int, Parameter(help="Error turns that --probe looks at.")] = 256,
+    sites: Annotated[
+        int, Parameter(help="Error turns that --probe looks at.", validator=validators.Number(gte=1))
+    ] = 256,
     dry_run: Annotated[bool, Parameter(negative="", help="With --on sessions: tell its time and its reach.")] = False,
     json: Json = False,
 ) -> None:

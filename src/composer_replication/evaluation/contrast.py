@@ -15,12 +15,13 @@ from composer_replication.errors import UsageError
 from composer_replication.records import Record
 
 from .charts import EffectRow, effect_plot, standalone
-from .findings import FoundDifference, Paired, TestOfDifference, Unit, find_difference
+from .findings import FEWEST_FOR_A_BOOTSTRAP, FoundDifference, Paired, TestOfDifference, Unit, find_difference
+from .metrics import mean
 from .outcomes import Arm
 from .pairing import Pairing
 from .power import detectable_effect, minimum_detectable_share
 from .resampling import bootstrap, hierarchical_bootstrap
-from .stats import SaidOfFew, mean_interval
+from .stats import Estimate, SaidOfFew, mean_interval
 from .tests_of_difference import ALPHA, holm
 
 ContrastVerdict = Literal["higher", "lower", "no clear difference", "cannot be tested"]
@@ -90,9 +91,13 @@ def compare_arms(arms: Sequence[Arm], baseline: str, metric: str, paired: Pairin
 
 def _summary(arm: Arm) -> ArmSummary:
     tables = [list(arm.values[seed].values()) for seed in arm.seeds]
+    groups = len(set(arm.clusters.values()))
     if len(tables) > 1:
         estimate = hierarchical_bootstrap(tables)
-    elif len(set(arm.clusters.values())) > 1:
+    elif 1 < groups < FEWEST_FOR_A_BOOTSTRAP:
+        middle = mean(tables[0])
+        estimate = Estimate(mean=middle, lo=middle, hi=middle, n=groups)
+    elif groups > 1:
         estimate = bootstrap(tables[0], [arm.clusters[task] for task in arm.values[arm.seeds[0]]], expanded=True)
     else:
         estimate = mean_interval(tables[0])

@@ -87,6 +87,9 @@ def _joined(metric: str, path: Path) -> tuple[Callable[[Sequence[float]], float]
         raise UsageError(f"{metric} is no metric: k is at least 1", "--metric pass@1")
 
     def joined(tries: Sequence[float]) -> float:
+        if parts := [value for value in tries if value not in (0, 1)]:
+            reason = f"{path}: {metric} counts successes, and a try has {parts[0]:g}"
+            raise UsageError(reason, "write success as 0 or 1, or choose another --metric")
         try:
             return pass_at_k(int(sum(tries)), len(tries), k)
         except ValueError as error:

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import zstandard
@@ -27,6 +27,7 @@ from .metrics import Row, mean, task_of, values_by_task
 FORMAT = (
     "recompose evaluate --compare A.jsonl B.jsonl with lines such as " + '{"task_id": "t1", "seed": 0, "reward": 1.0}'
 )
+REPOSITORY, NO_CLUSTER = "repository", "none"
 Values = dict[str, dict[str, float]]
 Span = tuple[float, float]
 
@@ -37,7 +38,7 @@ class OutcomeChoice(NamedTuple):
     metric: str = "success"
     split: str | None = None
     phase: str = "after"
-    cluster: str = "repository"
+    cluster: str = REPOSITORY
 
 
 class Arm(NamedTuple):
@@ -82,6 +83,7 @@ def read_arms(arguments: Sequence[str], choice: OutcomeChoice) -> list[Arm]:
         arms.append(read_arm(path, label, choice))
         choice = choice._replace(split=choice.split or arms[0].split)
     _require_same_steps(arms, choice.metric)
+    _require_cluster(arms, choice.cluster)
     if told := _played_otherwise(runs):
         arms[0] = arms[0]._replace(notes=(*arms[0].notes, told))
     return arms
@@ -96,7 +98,9 @@ def read_phases(argument: str, choice: OutcomeChoice) -> list[Arm]:
             f"alone, {label} needs a phase, before or after, in every line, as runs have it",
             "recompose evaluate --compare A B",
         )
-    return [read_arm(path, f"{label} {phase}", choice._replace(phase=phase)) for phase in PHASES]
+    arms = [read_arm(path, f"{label} {phase}", choice._replace(phase=phase)) for phase in PHASES]
+    _require_cluster(arms, choice.cluster)
+    return arms
 
 
 def read_arm(path: Path, name: str, choice: OutcomeChoice) -> Arm:
@@ -117,12 +121,20 @@ def read_arm(path: Path, name: str, choice: OutcomeChoice) -> Arm:
             raise UsageError(f"{path}: seed {seed} has no outcomes {wanted}", "choose another --split or --phase")
         span = _span(kept, path)
         values[seed] = values_by_task(kept, choice.metric, path)
-        clusters |= {task_of(row): str(row[choice.cluster]) for row in kept if choice.cluster in row}
+        named = ((task_of(row), _cluster(row, choice.cluster)) for row in kept)
+        clusters |= {task: str(cluster) for task, cluster in named if cluster is not None}
         if span:
             steps[seed] = span
     if clusters and set(clusters) != {task for tasks in values.values() for task in tasks}:
-        raise UsageError(f"{path}: some tasks have no {choice.cluster}", "write it in every line, or choose --cluster")
+        way_out = f"write it in every line, or --cluster {NO_CLUSTER}"
+        raise UsageError(f"{path}: some tasks have no {choice.cluster}", way_out)
     return Arm(name, values, clusters, split, splits, steps, tuple(notes))
+
+
+def _cluster(row: Row, field: str) -> Any:
+    """Runs have it among the labels of their tasks."""
+    labels = row.get("labels")
+    return row.get(field, labels.get(field) if isinstance(labels, dict) else None)
 
 
 def _span(rows: Sequence[Row], path: Path) -> Span | None:
@@ -132,6 +144,13 @@ def _span(rows: Sequence[Row], path: Path) -> Span | None:
     if len(steps) < len(rows) or not all(isinstance(step, int | float) for step in steps):
         raise UsageError(f"{path}: some lines have a step that is a number, others do not", "write it in every line")
     return min(steps), max(steps)
+
+
+def _require_cluster(arms: Sequence[Arm], field: str) -> None:
+    """A misspelt one would count tasks that hang together as independent."""
+    if field not in (REPOSITORY, NO_CLUSTER) and not any(arm.clusters for arm in arms):
+        reason = f"no line has a {field}, so nothing says which tasks hang together"
+        raise UsageError(reason, f"choose another --cluster, or --cluster {NO_CLUSTER}")
 
 
 def _require_same_steps(arms: Sequence[Arm], metric: str) -> None:

@@ -85,7 +85,8 @@ def _by_task(first: Arm, second: Arm) -> PairedTasks:
         reason = f"{first.name} and {second.name} have no common tasks, so no task can be compared with itself"
         raise UsageError(reason, "evaluate both on the same tasks, or --paired no")
     notes = [*_left_out(len(left.keys() ^ right.keys())), _one_run_says(first, second)]
-    clusters = {task: first.clusters[task] for task in common if task in first.clusters}
+    named = {**second.clusters, **first.clusters}
+    clusters = {task: named[task] for task in common if task in named}
     return PairedTasks(
         {task: left[task] for task in common}, {task: right[task] for task in common}, clusters, tuple(notes)
     )

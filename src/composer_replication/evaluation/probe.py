@@ -4,7 +4,7 @@ The hints are those that channel 2 is set to train on: written, of a sibling, or
 A turn is *accepted* when the environment raises no error on it, and *right* when the environment says so: in the
 toolbox, when it does what the oracle would do next.
 The gap of a kind is right with the hint minus right without. Channel 2 teaches the policy to write what it would have
-written behind the hint: where the gap is small there is nothing to teach, and the kind is switched off.
+written behind the hint: where the gap is clearly small there is nothing to teach, and the kind should be switched off.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from composer_replication.config import Config
-from composer_replication.environments.protocol import TRAIN, Environment
+from composer_replication.environments.protocol import FEWEST_TO_TELL, TRAIN, Environment
 from composer_replication.errors import UsageError
 from composer_replication.objective import SdpoSettings
 from composer_replication.progress import Progress, Silent
 from composer_replication.records import JsonObject, StoredRecord
 
 from .resampling import bootstrap
-from .stats import Estimate, Said, mean_interval, paired_difference
+from .stats import Estimate, Said, mean_interval
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +67,7 @@ class KindGap(StoredRecord):
     sham_gap: Said
     accepted_gap: Said
     useful: bool
-    """Whether `gap` is large enough for channel 2 to teach this kind."""
+    """Whether the mean of `gap` is large enough for channel 2 to teach this kind, however uncertain."""
 
 
 class Site(NamedTuple):
@@ -143,8 +143,9 @@ def gaps(tried: Sequence[Tried]) -> list[KindGap]:
 
 
 def kinds_without_use(found: Sequence[KindGap]) -> tuple[str, ...]:
-    """What `kinds_off` of the channel `sdpo` should hold."""
-    return tuple(sorted(one.kind for one in found if one.kind != "all" and not one.useful))
+    """What `kinds_off` of the channel `sdpo` should hold: those whose whole interval is below a useful gap."""
+    small = (one for one in found if one.gap.n >= FEWEST_TO_TELL and one.gap.hi < SMALLEST_USEFUL_GAP)
+    return tuple(sorted(one.kind for one in small if one.kind != "all"))
 
 
 def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
@@ -169,9 +170,7 @@ def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:
 
 
 def _difference(before: Sequence[float], after: Sequence[float], tasks: Sequence[str]) -> Estimate:
-    """Sites of one task are alike, so where some share one, tasks are drawn."""
-    if len(set(tasks)) == len(tasks):
-        return paired_difference(before, after)
+    """Sites of one task are alike, so tasks are drawn."""
     return bootstrap([y - x for x, y in zip(before, after, strict=True)], tasks, expanded=True)
 
 

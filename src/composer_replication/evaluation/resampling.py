@@ -15,13 +15,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from .distributions import student_quantile
-from .stats import LEVEL, Estimate
+from .stats import LEVEL, Estimate, expanded_tails
 
 RESAMPLES = 10_000
 CHUNK = 2_000_000
-SMALLEST_TAIL = 1e-9
-"""Far beyond any number of resamples: with two or three units the interval is the whole range of the resamples."""
 Array = NDArray[np.float64]
 NORMAL = NormalDist()
 
@@ -129,12 +126,6 @@ def _bca_tails(means: Array, mean: float, influence: Array, tails: tuple[float, 
         return NORMAL.cdf(bias + z / (1 - skew * z))
 
     return corrected(tails[0]), corrected(tails[1])
-
-
-def expanded_tails(n: int) -> tuple[float, float]:
-    """Of a 95 % percentile interval over `n` units, moved outward as t and n ask for (Hesterberg 2015)."""
-    tail = max(SMALLEST_TAIL, NORMAL.cdf(-math.sqrt(n / (n - 1)) * student_quantile((1 + LEVEL) / 2, n - 1)))
-    return tail, 1 - tail
 
 
 def _estimate(mean: float, means: Array, tails: tuple[float, float], n: int, turned: bool) -> Estimate:

@@ -35,8 +35,7 @@ def generalized_jsd_loss(
         reduction: `batchmean` divides the sum by the number of tokens that count; without any it is exactly 0. `none`
             returns one value per position, 0 where the label is ignored.
     """
-    if token_clip is not None and token_clip <= 0:
-        raise ValueError("token_clip must be positive")
+    check_divergence(beta, temperature, top_k, token_clip)
     keep = torch.ones(student_logits.shape[:-1], dtype=torch.bool, device=student_logits.device)
     if labels is not None:
         keep = labels != IGNORED_LABEL
@@ -75,6 +74,17 @@ def logprob_divergence(student_NV: Tensor, teacher_NV: Tensor, beta: float) -> T
     weight = student_NV.new_tensor(beta)
     mixture_NV = torch.logaddexp(student_NV + (1 - weight).log(), teacher_NV + weight.log())
     return beta * _kl(teacher_NV, mixture_NV) + (1 - beta) * _kl(student_NV, mixture_NV)
+
+
+def check_divergence(beta: float, temperature: float, top_k: int | None, token_clip: float | None) -> None:
+    if not 0 <= beta <= 1:
+        raise ValueError(f"beta must be between 0 and 1, not {beta}")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive, not {temperature}")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, not {top_k}")
+    if token_clip is not None and not token_clip > 0:
+        raise ValueError(f"token_clip must be positive, not {token_clip}")
 
 
 def clip_factor(divergence_N: Tensor, token_clip: float) -> Tensor:

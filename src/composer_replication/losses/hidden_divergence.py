@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .divergence import clip_factor
+from .divergence import check_divergence, clip_factor
 from .kernels.chunking import token_chunks
 from .kernels.products import HeadGradients, VocabularyHead, product_dtype
 from .kernels.rows import BUFFERS as TORCH_BUFFERS
@@ -185,14 +185,7 @@ def _weighted(divergence_N: Tensor, weights_N: Tensor, rule: DivergenceRule) -> 
 
 
 def _check(sides: _Sides, rule: DivergenceRule) -> None:
-    if not 0 <= rule.beta <= 1:
-        raise ValueError(f"beta must be between 0 and 1, not {rule.beta}")
-    if rule.temperature <= 0:
-        raise ValueError(f"temperature must be positive, not {rule.temperature}")
-    if rule.top_k is not None and rule.top_k < 1:
-        raise ValueError(f"top_k must be at least 1, not {rule.top_k}")
-    if rule.token_clip is not None and rule.token_clip <= 0:
-        raise ValueError("token_clip must be positive")
+    check_divergence(*rule)
     n_tokens = {len(sides.student_hidden_NH), len(sides.teacher_hidden_NH), len(sides.weights_N)}
     if len(n_tokens) > 1:
         raise ValueError("student, teacher and weights must have the same number of tokens")

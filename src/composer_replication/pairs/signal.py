@@ -8,6 +8,7 @@ KL distance without a definition; this is ours. The margin itself is often negat
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
@@ -24,6 +25,7 @@ from composer_replication.records import (
     render_action,
 )
 
+from .calibrate import LEVEL, beta_quantile
 from .canonical import parse_action
 from .vote import Chamber, vote
 
@@ -36,7 +38,7 @@ LogProb = Callable[[PreferencePair, Message], float]
 
 
 class Interval(Record):
-    """A mean over `n` pairs with its 95 % bootstrap interval; traces are what is resampled."""
+    """A mean over `n` pairs with its 95 % t interval over traces."""
 
     mean: float
     lo: float
@@ -164,22 +166,21 @@ def distance_from_random(
             other = next(islice(chain(*(said for name, said in kind.items() if name != action)), drawn, None))
             # The rejected side is the same in both margins and cancels.
             losses.append((pair.trace_id, own - logprob(pair, other)))
-    return _bootstrap(margins, seed), _bootstrap(losses, seed) if losses else None
+    return _over_traces(margins), _over_traces(losses) if losses else None
 
 
-def _bootstrap(values: Sequence[tuple[str, float]], seed: int, resamples: int = 4000) -> Interval:
-    """Pairs of one trace are not independent, so whole traces are drawn."""
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+def _over_traces(values: Sequence[tuple[str, float]]) -> Interval:
+    """Pairs of one trace are not independent, so their deviations are summed before they are squared."""
+    mean = math.fsum(value for _, value in values) / len(values)
+    sums: dict[str, float] = defaultdict(float)
     for trace_id, value in values:
-        sums[trace_id][0] += value
-        sums[trace_id][1] += 1
-    table = np.array(list(sums.values()))
-    drawn = np.random.default_rng(seed).integers(0, len(table), (resamples, len(table)))
-    totals = table[drawn].sum(1)
-    means = totals[:, 0] / totals[:, 1]
-    lo, hi = np.quantile(means, (0.025, 0.975))
-    mean = float(table[:, 0].sum() / len(values))
-    return Interval(mean=mean, lo=float(lo), hi=float(hi), n=len(values), traces=len(table))
+        sums[trace_id] += value - mean
+    half, degrees = 0.0, len(sums) - 1
+    if degrees:
+        error = math.sqrt(math.fsum(total**2 for total in sums.values()) * len(sums) / degrees) / len(values)
+        share = beta_quantile(1 - LEVEL, degrees / 2, 0.5)
+        half = error * math.sqrt(degrees * (1 - share) / share)  # Student's t
+    return Interval(mean=mean, lo=mean - half, hi=mean + half, n=len(values), traces=len(sums))
 
 
 def _ballots(

@@ -153,7 +153,12 @@ def _online_trainer(
     monitor = None
     if config.monitor.enabled:
         monitor = RolloutMonitor(
-            folder, config.monitor, rank=rank, signs=environment.signs, reward_columns=REWARD_COLUMNS
+            folder,
+            config.monitor,
+            group_size=settings.group_size,
+            rank=rank,
+            signs=environment.signs,
+            reward_columns=REWARD_COLUMNS,
         )
     curriculum = task_curriculum(environment, config) if config.environment.curriculum else None
     rollouts = EnvironmentRollouts(

@@ -125,15 +125,15 @@ class Curriculum:
         return rate * (1.0 - rate)
 
     def sample(self, n: int) -> list[str]:
-        """Ids of n tasks, without repeats while there are enough; fewer only if no task is open."""
+        """Ids of n tasks, without repeats while there are enough."""
         opened = self._open_tasks()
-        if self._results >= len(opened) > 0:
+        if self._results >= len(opened):
             self.end_epoch()
             opened = self._open_tasks()
         draw = random.Random(f"{self.seed} {self.draws}")
         self.draws += 1
         chosen: list[str] = []
-        while opened and len(chosen) < n:
+        while len(chosen) < n:
             left = [task_id for task_id in opened if task_id not in chosen] or opened
             weights = [self.weight(task_id) for task_id in left]
             if not any(weights) or draw.random() < self.settings.explore:
@@ -194,7 +194,10 @@ class Curriculum:
         self._entries = {entry.task_id: entry for entry in read.entries}
 
     def _open_tasks(self) -> list[str]:
-        return [task_id for task_id, entry in self._entries.items() if entry.standing == "open"]
+        """Those that are retired where all others are too: there is always something to play."""
+        entries = self._entries.items()
+        opened = [task_id for task_id, entry in entries if entry.standing == "open"]
+        return opened or [task_id for task_id, entry in entries if entry.standing == "retired"]
 
     def _rate(self, entry: TaskStanding) -> float:
         """As seen. The prior holds a rate away from 0 and 1 for so long that it would hide both ends."""

@@ -24,7 +24,7 @@ from composer_replication.config import MonitorConfig
 from composer_replication.environments.evidence import AttemptEvidence, Sign
 from composer_replication.monitor.judge import Judgement, conduct_of, has_canary_hit, judge
 from composer_replication.monitor.penalty import Penalty
-from composer_replication.records import Trace, canonical_json
+from composer_replication.records import Trace
 
 from ..metrics import StepLines
 from .worker import Rollout
@@ -66,11 +66,14 @@ class RolloutMonitor(TrainerCallback):
         folder: Path,
         config: MonitorConfig,
         *,
+        group_size: int,
         rank: int = 0,
         signs: EnvironmentSigns | None = None,
         reward_columns: Sequence[str] = ("episode_reward",),
     ) -> None:
-        """`signs` are rules of the environment's own; `reward_columns` are all that add up to a rollout's reward."""
+        """Each `group_size` rollouts in a row are compared with each other. `signs` are rules of the environment's own;
+        `reward_columns` are all that add up to a rollout's reward."""
+        self._group_size = group_size
         self._penalty = None if config.mode == "watch" else Penalty.load(config.mode)
         self._signs, self._reward_columns = signs, tuple(reward_columns)
         self._lines = StepLines(folder / (f"findings.{rank}.jsonl" if rank else "findings.jsonl"))
@@ -90,7 +93,6 @@ class RolloutMonitor(TrainerCallback):
 
     def monitor_penalty(
         self,
-        prompts: Sequence[Any],
         monitor: Sequence[Consequence],
         log_metric: Callable[[str, float], None],
         **columns: Any,
@@ -101,7 +103,7 @@ class RolloutMonitor(TrainerCallback):
         if not any(each.masked for each in monitor):
             return [each.charge for each in monitor]
         rewards = [sum(row) for row in zip(*(columns[name] for name in self._reward_columns), strict=True)]
-        return masking(prompts, rewards, [each.masked for each in monitor])
+        return masking(rewards, [each.masked for each in monitor], self._group_size)
 
     def _look(self, rollout: Rollout[Any], trace: Trace) -> WatchedRollout:
         try:
@@ -122,13 +124,12 @@ def evidence_of(episode: Any) -> AttemptEvidence | None:
     return own if own is not None else getattr(getattr(episode, "session", None), "evidence", None)
 
 
-def masking(prompts: Sequence[Any], rewards: Sequence[float], masked: Sequence[bool]) -> list[float]:
-    """What makes the reward of each masked rollout the mean of the others that answer the same prompt."""
-    groups: dict[str, list[int]] = {}
-    for row, prompt in enumerate(prompts):
-        groups.setdefault(canonical_json(prompt), []).append(row)
+def masking(rewards: Sequence[float], masked: Sequence[bool], group_size: int) -> list[float]:
+    """What makes the reward of each masked rollout the mean of the others of its group. Not of its prompt: a step may
+    have several groups of one task."""
     added = [0.0] * len(rewards)
-    for rows in groups.values():
+    every = range(len(rewards))
+    for rows in (every[start : start + group_size] for start in every[::group_size]):
         kept = [rewards[row] for row in rows if not masked[row]]
         middle = fmean(kept) if kept else 0.0
         for row in rows:

@@ -213,6 +213,8 @@ def left_pad(rows: Sequence[Sequence[int]], pad_id: int, device: Any) -> tuple[T
 
 def choose_tokens(logits_BV: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """The next token of each row and its log-probability."""
+    if not temperature >= 0:
+        raise ValueError(f"temperature must not be negative, and is {temperature}")
     logprobs_BV = (logits_BV.float() / (temperature or 1.0)).log_softmax(-1)
     if temperature:
         next_B1 = torch.multinomial(logprobs_BV.exp(), 1, generator=generator)

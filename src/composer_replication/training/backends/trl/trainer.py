@@ -43,6 +43,7 @@ from ...models.tiny import warn_of_unknown_words
 from ...models.tokens import ChatTokens
 from ...rollouts.samples import RolloutSamples
 from ...step.balance import Balance
+from ...step.engine import Engine
 from ...step.gradients import POLICY
 from ...step.log import StepLog
 from ...step.online import SDPO, Lesson, OnlineDistillation, RolloutRows, with_lesson
@@ -123,6 +124,8 @@ class ComposerReplicationTrainer(StatefulTrainer, GRPOTrainer):
         self.reward_funcs = list(map(checked, self.reward_funcs, self.reward_func_names))
         if isinstance(self.rollout_func, EnvironmentRollouts):
             self.rollout_func.check_dataset(self.train_dataset)
+        _refuse_no_channels(channels)
+        _refuse_nonsense(gradient_ratio_cap, dynamic_sampling_rounds)
         _refuse_two_weights(
             channels, {SDPO: ("alpha_sdpo", alpha_sdpo), ReplayPreference.name: ("beta_replay", beta_replay)}
         )
@@ -133,15 +136,15 @@ class ComposerReplicationTrainer(StatefulTrainer, GRPOTrainer):
         added = _with_the_origins(channels, alpha_sdpo, beta_replay)
         _refuse_idle(added[SDPO], has_sites, "hinter=TraceHinter(), or batches with error turns")
         _refuse_idle(added[ReplayPreference.name], has_batches, "batches=StoredBatches(…)")
-        if batches is None and added.keys() - {SDPO, ReplayPreference.name}:
-            raise ValueError("further channels need batches to read")
         self._sdpo, distilling = SdpoSettings(weight=0.0), added[SDPO]
         if hinter and isinstance(distilling, SelfDistillation):
             self._sdpo = distilling.settings
             refuse_idle_settings(self._sdpo, hinter, accepts)
             del added[SDPO]
         self.alpha_sdpo = self._sdpo.weight
-        stored = [channel for channel in added.values() if channel.weight] if batches else []
+        stored = [channel for channel in added.values() if channel.weight]
+        if stored and batches is None:
+            raise ValueError(f"channel {stored[0].name} needs batches to read")
         policy = grpo or GrpoSettings()
         self._imitates = policy.advantage == "accepted"
         schedules = {channel.name: schedule_of(channel) for channel in stored}
@@ -217,7 +220,7 @@ class ComposerReplicationTrainer(StatefulTrainer, GRPOTrainer):
         if self._prompts:
             generated, scored = self._refilled(self._prompts, generated, scored)
         if self._imitates:
-            generated["advantages"] = imitating(scored["rewards"], generated["advantages"])
+            generated["advantages"] = imitating(scored["rewards"], generated["advantages"], self._engine)
         if self._samples_elsewhere:
             generated["old_per_token_logps"] = generated["sampling_per_token_logps"]
         if not self._looks_at_rollouts:
@@ -406,11 +409,11 @@ class ComposerReplicationTrainer(StatefulTrainer, GRPOTrainer):
         )
 
 
-def imitating(rewards: Sequence[float], advantages_B: Tensor) -> Tensor:
+def imitating(rewards: Sequence[float], advantages_B: Tensor, engine: Engine) -> Tensor:
     """The policy gradient of these is that of the likelihood of the accepted rollouts: on its own samples the ratio is
-    1. As large as if the step had no others; without any, 0."""
+    1. As large as if the step had no others, in any process; without any, 0."""
     accepted_B = advantages_B.new_tensor(rewards) >= 1
-    return accepted_B / accepted_B.float().mean().clamp(min=1 / len(rewards))
+    return accepted_B / (float(engine.gather(accepted_B.float().mean().item()).mean()) or 1.0)
 
 
 def _positions(model: Any) -> int | None:
@@ -423,10 +426,25 @@ def _hints_of(sites: Sequence[Sequence[OnlineSite]]) -> list[dict[int, str]]:
 
 def _with_the_origins(channels: Sequence[Channel], alpha_sdpo: float, beta_replay: float) -> dict[str, Channel]:
     """By name, those of the origin's two weights first."""
-    if settings := [type(channel).__name__ for channel in channels if not hasattr(channel, "loss")]:
-        raise TypeError(f"channels takes channels, not {settings[0]}: SelfDistillation({settings[0]}(…)), for example")
     origins = SelfDistillation(SdpoSettings(weight=alpha_sdpo)), ReplayPreference(TrdpoSettings(weight=beta_replay))
     return {channel.name: channel for channel in (*origins, *channels)}
+
+
+def _refuse_no_channels(channels: Sequence[Any]) -> None:
+    for channel in channels:
+        if isinstance(channel, type):
+            name = channel.__name__
+            raise TypeError(f"channels takes channels, not the class {name}: {name}(…)")
+        if not hasattr(channel, "loss"):
+            name = type(channel).__name__
+            raise TypeError(f"channels takes channels, not {name}: SelfDistillation({name}(…)), for example")
+
+
+def _refuse_nonsense(gradient_ratio_cap: float | None, dynamic_sampling_rounds: int) -> None:
+    if gradient_ratio_cap is not None and not gradient_ratio_cap > 0:
+        raise UsageError(f"gradient_ratio_cap is {gradient_ratio_cap}", "give a number above 0, or None for no cap")
+    if dynamic_sampling_rounds < 0:
+        raise UsageError(f"dynamic_sampling_rounds is {dynamic_sampling_rounds}", "give 0 or more")
 
 
 def _refuse_two_weights(channels: Sequence[Channel], given: Mapping[str, tuple[str, float | None]]) -> None:
