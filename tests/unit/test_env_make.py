@@ -176,6 +176,12 @@ def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monk
     assert "verdicts" not in str(raised.value)
 
 
+def test_a_next_command_can_be_pasted_where_a_folder_has_a_space(tmp_path):
+    with pytest.raises(RecomposeError) as raised:
+        read_tasks(tmp_path / "my tasks")
+    assert raised.value.next_command == f"recompose env make REPO -o '{tmp_path}/my tasks'"
+
+
 def test_a_second_call_on_the_same_folder_is_refused_while_the_first_works(tmp_path):
     source, folder = write_files(tmp_path / "source", FILES), tmp_path / "tasks"
     words = ["env", "make", source, "-o", folder, "--generator", GENERATOR, "--jobs", "1"]
