@@ -146,7 +146,11 @@ def test_verify_fails_on_a_task_that_was_tampered_with(made, tmp_path):
     gold.write_text(FILES["shapes/area.py"].replace("* checked", "+ checked"))
     ended = recompose("env", "verify", tmp_path / "copy", "--json")
     assert ended.returncode == 4 and "1 of 1 tasks fail" in ended.stderr
-    assert set(json.loads(ended.stdout)["failed"].popitem()[1]) == {"gold"}
+    ((name, checks),) = json.loads(ended.stdout)["failed"].items()
+    assert set(checks) == {"gold"}
+    moved = shutil.move(tmp_path / "copy" / "tasks" / name, tmp_path)
+    alone = recompose("env", "verify", moved)
+    assert alone.stderr.rstrip().endswith(f"next: remove the folder {name} or make the tasks again"), alone.stderr
 
 
 def test_mistakes_are_told_before_anything_runs(tmp_path):

@@ -111,7 +111,7 @@ def verify(
         reason = ", ".join(f"{check}: {text}" for check, text in reasons.items())
         raise PartialError(
             f"{len(result['failed'])} of {result['tasks']} tasks fail, first {name} ({reason})",
-            f"remove {tasks / 'tasks' / name} or make the tasks again",
+            f"remove the folder {quoted(name)} or make the tasks again",
         )
     if not json:
         played = f"recompose env rollout {quoted(tasks)} --scripted gold --run RUN"
