@@ -12,11 +12,20 @@ from composer_replication.environments.code.sandbox.interface import Limits
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import Rejection
 from composer_replication.errors import UsageError
+from composer_replication.progress import Silent
 from tests.tiny_repository import FILES, stubbed_rectangle, tiny_repository, write_files
 
 SETTINGS = '[project]\nname = "tiny-shapes"\n[tool.pytest.ini_options]\n'
 NOISE = "import warnings\n\n\ndef test_warns():\n    warnings.warn('x')\n\n\ndef test_quiet():\n    pass\n"
 TRIES = "try:\n    import maybe\nexcept ImportError:\n    maybe = None\n\n\ndef test():\n    import later\n"
+
+
+class Heard(Silent):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
 
 
 def test_options_of_a_plugin_that_is_not_there_do_not_matter(tmp_path):
@@ -37,6 +46,13 @@ def test_a_suite_may_take_longer_than_a_command_of_an_agent(tmp_path, monkeypatc
     assert red_for_agents(tiny_repository(tmp_path, {"tests/test_slow.py": slow}), TestSetup()) == frozenset()
 
 
+def test_a_suite_that_cannot_be_collected_is_refused_with_the_reason(tmp_path):
+    """As where a compiled module was not built: only the last file of the list was named."""
+    changes = {"shapes/__init__.py": "from . import _fast\n" + FILES["shapes/__init__.py"]}
+    with pytest.raises(UsageError, match=r"is red where an agent runs it .*cannot import name '_fast'"):
+        red_for_agents(tiny_repository(tmp_path, changes), TestSetup())
+
+
 def test_what_is_red_by_the_repositorys_own_settings_is_known(tmp_path):
     changes = {
         "pyproject.toml": SETTINGS + 'filterwarnings = ["error"]\n',
@@ -51,8 +67,11 @@ def test_no_agent_sees_a_red_test(tmp_path):
     """Ours is green without the settings: before, the statement said that a test passes which does not."""
     changes = {"pyproject.toml": SETTINGS + 'filterwarnings = ["error"]\n', "tests/test_noise.py": NOISE}
     source = write_files(tmp_path / "source", {**FILES, **changes})
-    made = make(source, tmp_path / "tasks", MakeSettings(generators=("tests.tiny_repository:propose_shout",)), jobs=1)
+    heard = Heard()
+    settings = MakeSettings(generators=("tests.tiny_repository:propose_shout",))
+    made = make(source, tmp_path / "tasks", settings, jobs=1, progress=heard)
     assert made["valid"] == 1
+    assert "left out, being red before anything is changed: 1, first tests/test_noise.py::test_warns" in heard.notes
     (task,) = read_tasks(tmp_path / "tasks")
     assert "test_warns" not in (task.tree / "tests" / "test_noise.py").read_text()
     assert "test_quiet" in (task.tree / "tests" / "test_noise.py").read_text()

@@ -72,6 +72,8 @@ def test_what_a_test_brings_from_outside():
     tree = ast.parse("import pickle, pytest\nimport datetime as dt\nfrom shop import sell\nfrom . import helpers\n")
     outside = from_outside(tree, ("shop",))
     assert outside == {"pickle": "pickle", "dt": "datetime"}
+    driven = ast.parse("import asyncio, tempfile\nfrom textwrap import dedent\n")
+    assert from_outside(driven, ("shop",)) == {}, "how a test runs a coroutine asks nothing of what it returns"
     test = "assert pickle.loads(x) == dt.date(1, 1, 1) == sell(pytest)"
     assert asked(test, outside=outside) == {"pickle", "datetime"}
     assert asked(test, statement="can be saved by pickle", near="import datetime", outside=outside) == set()

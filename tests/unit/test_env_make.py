@@ -146,7 +146,11 @@ def test_verify_fails_on_a_task_that_was_tampered_with(made, tmp_path):
     gold.write_text(FILES["shapes/area.py"].replace("* checked", "+ checked"))
     ended = recompose("env", "verify", tmp_path / "copy", "--json")
     assert ended.returncode == 4 and "1 of 1 tasks fail" in ended.stderr
-    assert set(json.loads(ended.stdout)["failed"].popitem()[1]) == {"gold"}
+    ((name, checks),) = json.loads(ended.stdout)["failed"].items()
+    assert set(checks) == {"gold"}
+    moved = shutil.move(tmp_path / "copy" / "tasks" / name, tmp_path)
+    alone = recompose("env", "verify", moved)
+    assert alone.stderr.rstrip().endswith(f"next: remove the folder {name} or make the tasks again"), alone.stderr
 
 
 def test_mistakes_are_told_before_anything_runs(tmp_path):
@@ -174,6 +178,12 @@ def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monk
     with pytest.raises(RecomposeError, match=r"nothing in .* to make a task of") as raised:
         make_command(tmp_path, into=tmp_path / "tasks")
     assert "verdicts" not in str(raised.value)
+
+
+def test_a_next_command_can_be_pasted_where_a_folder_has_a_space(tmp_path):
+    with pytest.raises(RecomposeError) as raised:
+        read_tasks(tmp_path / "my tasks")
+    assert raised.value.next_command == f"recompose env make REPO -o '{tmp_path}/my tasks'"
 
 
 def test_a_second_call_on_the_same_folder_is_refused_while_the_first_works(tmp_path):

@@ -97,6 +97,10 @@ MORE_TESTS = textwrap.dedent(
     @pytest.mark.parametrize("names", ["ba", "cab", "dcba", "edcba", "fedcba", "zyx"])
     def test_listed(names):
         assert listed(names) == ", ".join(sorted(names))
+
+
+    def test_of_another_day():
+        assert listed(["a", "b"]) == "a and b"
     """
 ).lstrip()
 
@@ -241,6 +245,13 @@ def test_the_gates_let_the_generators_and_the_documented_fourth_pass(made: dict[
     assert (bug.tree / "numerals/words.py").read_text() != SOURCE
     assert (bug.gold / "numerals/words.py").read_text() == SOURCE
     assert set(bug.code_task.hidden_tests).isdisjoint(bug.code_task.guard_tests)
+
+
+def test_a_red_test_of_the_repository_is_not_part_of_the_solution(made: dict[str, TaskFolder]):
+    """One such test anywhere failed the solution of every task of this kind."""
+    solution = made["test_writing"].gold
+    assert "test_clamp" in (solution / "tests/test_words.py").read_text()
+    assert "another_day" not in (solution / "tests/test_listed.py").read_text()
 
 
 def test_the_reward_of_tests_is_the_share_of_mutants_that_they_kill(made: dict[str, TaskFolder]):

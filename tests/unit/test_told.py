@@ -1,6 +1,7 @@
 """What a hidden test asks beyond the statement is shown, or leaves the reward, or the task is rejected."""
 
 import ast
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -70,6 +71,16 @@ def test_variants_are_of_what_nothing_tells(candidate, split, bench):
     assert literals == {"box", "crate number seven"}
     told = replace(candidate, statement={"L0": "A 'box' is a 'crate number seven'."})
     assert {each.literal for each in variants(told, split, bench, 0)} == {None}
+
+
+def test_a_neighbour_in_another_encoding_is_read_as_well_as_it_goes(candidate, split, bench, tmp_path):
+    """Its text may tell a choice. It raised, which rejected every candidate of that folder as a fault of ours."""
+    text = "# coding: latin-1\nCRATE = 'crate number seven', 'é'\n"
+    tree = shutil.copytree(bench.repository.tree, tmp_path / "tree")
+    (tree / "shapes/old.py").write_bytes(text.encode("latin-1"))
+    repository = replace(bench.repository, tree=tree, source_files=(*bench.repository.source_files, "shapes/old.py"))
+    old = Bench(repository, bench.coverage, bench.setup)
+    assert {each.literal for each in variants(candidate, split, old, 0)} == {None, "box"}
 
 
 def test_what_only_a_hidden_test_knows_is_shown(candidate, split, bench):

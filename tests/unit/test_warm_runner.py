@@ -218,6 +218,17 @@ def test_survey_refuses_a_red_suite(tmp_path):
         survey(tiny_repository(tmp_path, changes))
 
 
+def test_survey_names_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(UsageError, match=r"\(tests/test_area.py: .*SyntaxError"):
+        survey(tiny_repository(tmp_path, {AREA: "def (:\n"}))
+
+
+def test_survey_says_that_there_is_no_test(tmp_path):
+    changes = {AREA: "rectangles = 1\n", WORDS: "words = 1\n"}
+    with pytest.raises(UsageError, match="pytest finds no test in the 2 test files of tiny-shapes"):
+        survey(tiny_repository(tmp_path, changes))
+
+
 def test_survey_does_not_call_a_small_green_suite_red(tmp_path):
     changes = {AREA: "def test_one(): pass\n\ndef test_two(): pass\n", WORDS: "def test_three(): pass\n"}
     with pytest.raises(UsageError, match="has 3 tests, all of which pass; tasks need 8 or more"):

@@ -111,7 +111,7 @@ def verify(
         reason = ", ".join(f"{check}: {text}" for check, text in reasons.items())
         raise PartialError(
             f"{len(result['failed'])} of {result['tasks']} tasks fail, first {name} ({reason})",
-            f"remove {tasks / 'tasks' / name} or make the tasks again",
+            f"remove the folder {quoted(name)} or make the tasks again",
         )
     if not json:
         played = f"recompose env rollout {quoted(tasks)} --scripted gold --run RUN"
@@ -133,7 +133,7 @@ def _show_funnel(into: Path, result: dict[str, Any], most: int) -> None:
         print(f"  {'across files':<24} {result['across_files']}")
         print(f"  {'CPU-s per valid task':<24} {result['cpu_s_per_valid']}")
         _show_held_out(into)
-        print(f"next: recompose env verify {into}")
+        print(f"next: recompose env verify {quoted(into)}")
 
 
 def _show_held_out(into: Path) -> None:

@@ -26,8 +26,10 @@ from ..tasks.trees import write_tree
 
 COMMAND = "python -m pytest"
 TELL_ALL = "-q -rfE --tb=no --no-header --continue-on-collection-errors"
+TELL_FIRST = "-q -x --tb=short --no-header"
 USAGE_ERROR = 4
 MAX_RED_SHARE = 0.5
+CAUSE = re.compile(r"^E +(\S.*)$", re.MULTILINE)
 NOT_GREEN = re.compile(r"^(?:FAILED|ERROR|SUBFAILED\S*) (\S.*?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -57,15 +59,18 @@ def red_for_agents(repository: Repository, setup: TestSetup) -> frozenset[str]:
     """Tests, and files that cannot be collected, that are not green for an agent in the whole repository. Raises where
     pytest does not even start, or where half of the files are lost."""
     with tempfile.TemporaryDirectory(prefix="recompose-") as scratch:
-        run = run_as_agent(_whole(repository, setup, Path(scratch)), setup.backend, LONGEST_SUITE_S, TELL_ALL)
-    red = frozenset(NOT_GREEN.findall(run.printed))
-    files = [each for each in red if "::" not in each]
-    if run.exit_code in (None, USAGE_ERROR) or len(files) > MAX_RED_SHARE * len(repository.test_files):
-        raise UsageError(
-            f"the suite of {repository.name} is red where an agent runs it (`{COMMAND}`): {run.last_line[:200]}",
-            "make it pass in a fresh checkout, or add what it needs --with DISTRIBUTION",
-        )
-    return red
+        whole = _whole(repository, setup, Path(scratch))
+        run = run_as_agent(whole, setup.backend, LONGEST_SUITE_S, TELL_ALL)
+        red = frozenset(NOT_GREEN.findall(run.printed))
+        files = [each for each in red if "::" not in each]
+        if run.exit_code not in (None, USAGE_ERROR) and len(files) <= MAX_RED_SHARE * len(repository.test_files):
+            return red
+        first = run_as_agent(whole, setup.backend, LONGEST_SUITE_S, TELL_FIRST)
+    reason = [run.last_line, *CAUSE.findall(first.printed)][-1]
+    raise UsageError(
+        f"the suite of {repository.name} is red where an agent runs it (`{COMMAND}`): {reason[:200]}",
+        "make it pass in a fresh checkout, or add what it needs --with DISTRIBUTION",
+    )
 
 
 def _whole(repository: Repository, setup: TestSetup, folder: Path) -> TaskFolder:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from composer_replication.records import Task, content_id
 
+from ..generators.feature_deletion.visible import visible_tests
 from ..grading.grader import doubted_gold, grade
 from ..grading.recorded import as_text
 from ..sandbox.toolchain import toolchain
@@ -212,6 +213,8 @@ def _write(
     gold = {path: (repository.tree / path).read_bytes() for path in touched}
     tests = [path for path in files_of(repository.tree) if is_test_path(path)]
     is_about_tests = candidate.grader == "mutants"
+    if is_about_tests:
+        gold = _steady(gold, bench)
     overlay = {} if is_about_tests else {path: (repository.tree / path).read_bytes() for path in tests}
     best_level = level if level in candidate.statement else min(candidate.statement)
     guards = _nearest_guards(candidate, split, bench)
@@ -258,6 +261,14 @@ def _write(
     if not is_about_tests and not _restores(task, repository.tree):
         raise Rejected("gold_differs", "the solution does not give back the repository's own files")
     return task
+
+
+def _steady(tests: Mapping[str, bytes], bench: Bench) -> dict[str, bytes]:
+    """Test files without what is red or unsteady in the repository too: tests that are handed in must pass."""
+    red = bench.coverage.red_for_agents | bench.coverage.unstable
+    kept = visible_tests(bench.repository, {}, red) | dict.fromkeys(red & tests.keys())
+    rewritten = {path: text.encode() for path, text in kept.items() if text is not None and path in tests}
+    return {path: content for path, content in tests.items() if path not in kept} | rewritten
 
 
 def _nearest_guards(candidate: Candidate, split: Split, bench: Bench) -> tuple[str, ...]:

@@ -22,9 +22,10 @@ from ..generators.feature_deletion.statement import EXAMPLES
 
 SHORTEST_TEXT = 4
 PLACEHOLDER = re.compile(r"%\(?\w*\)?[-+ #0-9.]*[a-zA-Z]|\{[^{}]*\}|\n")
-TOOLS = frozenset(
-    ("pytest", "unittest", "mock", "patch", "sys", "os", "re", "itertools", "functools", "operator", "random", "math")
-)
+TOOLS = frozenset({
+    "pytest", "unittest", "mock", "patch", "sys", "os", "re", "itertools", "functools", "operator", "random", "math",
+    "asyncio", "tempfile", "textwrap",
+})  # fmt: skip
 """Of tests, which say nothing of what is tested."""
 PLAIN_BASES = frozenset(("", "object", "TestCase", "Exception"))
 PLAIN_METHODS = frozenset(("__init__", "__repr__", "__str__"))

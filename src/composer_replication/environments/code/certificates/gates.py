@@ -82,6 +82,10 @@ class Bench:
     def original(self, path: str) -> str:
         return read_text(self.repository.tree, path)
 
+    def readable(self, path: str) -> str:
+        """Only to look something up: of a file in another encoding, what can be read as UTF-8."""
+        return (self.repository.tree / path).read_bytes().decode(errors="replace")
+
     def exists(self, path: str) -> bool:
         return (self.repository.tree / path).is_file()
 
@@ -93,7 +97,7 @@ class Bench:
 
     @cached_property
     def test_texts(self) -> dict[str, str]:
-        return {path: self.original(path) for path in self.test_files}
+        return {path: self.readable(path) for path in self.test_files}
 
     def _open(self, hash_seed: int) -> WarmRunner:
         runner = WarmRunner(self.repository, self.setup, hash_seed=hash_seed, preload=self.coverage.preload)

@@ -148,7 +148,7 @@ def _remaining_texts(split: Split, bench: Bench) -> Iterator[str]:
     folders = {path.rpartition("/")[0] for path in split.edits}
     for path in bench.repository.source_files:
         if path.rpartition("/")[0] in folders:
-            yield (split.edits[path] if path in split.edits else bench.original(path)) or ""
+            yield (split.edits[path] if path in split.edits else bench.readable(path)) or ""
     yield from (text for path, text in split.edits.items() if text and path in bench.repository.test_files)
 
 

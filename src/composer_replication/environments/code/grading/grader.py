@@ -22,7 +22,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from random import Random, SystemRandom
 
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.parallel import end_with_parent
 
 from ..tasks.store import read_task
@@ -48,7 +48,8 @@ def grade(
     if task.code_task.grader == "mutants":
         return grade_tests(task, accepted, backend, draw)
     if not task.code_task.hidden_tests:
-        raise UsageError(f"{task.folder} has no hidden tests to grade with", f"recompose env verify {task.folder}")
+        check = f"recompose env verify {quoted(task.folder)}"
+        raise UsageError(f"{task.folder} has no hidden tests to grade with", check)
     recorded = read_recorded(task)
     first = _first(task, accepted, recorded, first_orders(task, recorded, draw), backend)
     later: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.syntax import parse
 
 from ..tasks.symbols import FunctionNode, docstring_node
@@ -75,7 +75,8 @@ def read_mutants(task: TaskFolder) -> list[_Copy]:
         entry = json.loads(path.read_bytes())
         found.append(_Copy(f"mutants/{path.name}", {entry["path"]: entry["text"]}))
     if not found:
-        raise UsageError(f"{task.folder} has no mutants to grade tests with", f"recompose env verify {task.folder}")
+        check = f"recompose env verify {quoted(task.folder)}"
+        raise UsageError(f"{task.folder} has no mutants to grade tests with", check)
     return found
 
 

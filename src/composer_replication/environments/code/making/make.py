@@ -246,7 +246,8 @@ def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Prog
     progress.stage("survey", f"running the tests of {repository.name} {repository.revision[:10]}".rstrip())
     if told := tell_missing(repository, missing_imports(repository, setup)):
         progress.note(told)
-    red = red_for_agents(repository, setup)
+    if red := red_for_agents(repository, setup):
+        progress.note(f"left out, being red before anything is changed: {len(red)}, first {min(red)}")
     coverage = replace(survey(repository, setup, progress), red_for_agents=red)
     write_survey(path, coverage)
     return coverage

@@ -141,8 +141,14 @@ def _refuse_red(repository: Repository, run: TestRun) -> None:
             f"{repository.name} has {len(run.passed)} tests, all of which pass; tasks need {MIN_GREEN_TESTS} or more",
             "choose a repository with more tests, or write some first",
         )
-    errors = next(iter(run.collect_errors.values()), "") or next(iter(run.import_errors.values()), "") or run.output
-    reason = errors.strip().splitlines()[-1] if errors.strip() else "no test was found"
+    if not run.outcomes and not run.collect_errors and not run.import_errors:
+        raise UsageError(
+            f"pytest finds no test in the {len(repository.test_files)} test files of {repository.name}",
+            "choose a repository with tests that pytest runs",
+        )
+    path, errors = next(iter((run.collect_errors or run.import_errors).items()), ("", run.output))
+    last = errors.strip().splitlines()[-1:]
+    reason = ": ".join(filter(None, [path, *(line.removeprefix("E ").strip() for line in last)]))
     raise UsageError(
         f"the suite of {repository.name} is red: {len(run.passed)} of {len(run.outcomes)} tests pass, "
         f"{len(run.collect_errors)} of {len(repository.test_files)} files cannot be collected ({reason[:200]})",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from composer_replication.errors import UsageError
+from composer_replication.errors import UsageError, quoted
 from composer_replication.records import Task, content_id
 from composer_replication.runs import write_atomically
 
@@ -87,7 +87,7 @@ def read_tasks(folder: Path) -> list[TaskFolder]:
     inside = folder / "tasks" if (folder / "tasks").is_dir() else folder
     found = [path.parent for path in sorted(inside.glob(f"[!.]*/{RECORD}"))] if inside.is_dir() else []
     if not found:
-        raise UsageError(f"{folder} holds no tasks", f"recompose env make REPO -o {folder}")
+        raise UsageError(f"{folder} holds no tasks", f"recompose env make REPO -o {quoted(folder)}")
     return [read_task(path) for path in found]
 
 
