@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from composer_replication.evaluation.charts import line_chart, points, ticks
-from composer_replication.evaluation.compare import TaskOutcome, compare, rows_left_out
+from composer_replication.evaluation.compare import TaskOutcome, compare, repositories_of, rows_left_out
 from composer_replication.evaluation.report import (
     ComparisonRow,
     Example,
@@ -20,6 +20,7 @@ from composer_replication.evaluation.report import (
     verdict,
 )
 from composer_replication.evaluation.stats import Estimate, mean_interval, paired_difference
+from composer_replication.evaluation.summary import told_repositories
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script></svg>'
 VOID = {"meta", "rect", "line", "circle", "polyline"}
@@ -265,6 +266,38 @@ def test_rows_of_few_tasks_and_rows_that_repeat_another_are_left_out() -> None:
     ]
     assert [row.split for row in compare(outcomes, {})] == ["heldout", "heldout, difficulty easy"]
     assert rows_left_out(outcomes) == 3, "two of three tasks, and one that repeats"
+
+
+def of_repositories(number: int) -> list[TaskOutcome]:
+    """Four tasks of each; training lets every other repository's pass."""
+    return [
+        outcome(f"r{n}t{m}", phase, repository=f"r{n}").model_copy(
+            update={"reward": float(phase == "after" and n % 2 == 0)}
+        )
+        for n in range(number)
+        for m in range(4)
+        for phase in ("before", "after")
+    ]
+
+
+def test_an_interval_over_enough_repositories_draws_whole_ones() -> None:
+    """As `evaluate --compare` does: 32 tasks that change by repository are eight changes."""
+    before, after = [0.0] * 32, [float(n % 2 == 0) for n in range(8) for _ in range(4)]
+    found, over_tasks = compare(of_repositories(8), {})[0].difference, paired_difference(before, after)
+    assert (found.mean, found.n) == (over_tasks.mean, 32)
+    assert found.hi - found.lo > 1.8 * (over_tasks.hi - over_tasks.lo)
+    assert told_repositories(repositories_of(of_repositories(8)))[0].endswith(
+        "whole ones of the 8 are drawn for the interval."
+    )
+
+
+def test_an_interval_over_few_repositories_is_about_these_and_says_so() -> None:
+    three = of_repositories(3)
+    changes = [float(n % 2 == 0) for n in range(3) for _ in range(4)]
+    assert compare(three, {})[0].difference == paired_difference([0.0] * 12, changes)
+    (sentence,) = told_repositories(repositories_of(three))
+    assert sentence == "Tasks of 3 repositories, too few to draw: the interval is about these alone."
+    assert told_repositories(repositories_of(of_repositories(1))) == []
 
 
 def test_what_is_alike_is_not_called_few() -> None:

@@ -27,7 +27,7 @@ def test_small_losses_are_printed_with_their_digits(capsys):
     estimate = {"mean": 0.0, "lo": 0.0, "hi": 0.0, "n": 1}
     result |= dict.fromkeys(("success_before", "success_after", "difference"), estimate)
     result |= {"simulated_teachers": False, "environment": "x", "split": "s", "split_names": {"s": "s"}}
-    result |= {"other_splits": {}, "rows_left_out": 2, "report": "r", "run": "r"}
+    result |= {"other_splits": {}, "rows_left_out": 2, "repositories": 3, "report": "r", "run": "r"}
     show_result({**result, "losses": {"policy": None, "sdpo": 0.0000421234}}, as_json=False)
     told = capsys.readouterr().out
     assert "Late losses: sdpo 4.21e-05." in told

@@ -15,7 +15,7 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
         print(json.dumps(result))
         return
     from composer_replication.evaluation.stats import Estimate, no_interval
-    from composer_replication.evaluation.summary import told_rows_left_out
+    from composer_replication.evaluation.summary import told_repositories, told_rows_left_out
 
     console = Console(highlight=False)
     teachers = "simulated teachers" if result["simulated_teachers"] else "teachers"
@@ -39,7 +39,7 @@ def show_result(result: Mapping[str, Any], as_json: bool) -> None:
             str(change["n"]),
         )
     console.print(table)
-    for sentence in told_rows_left_out(result["rows_left_out"]):
+    for sentence in (*told_repositories(result["repositories"]), *told_rows_left_out(result["rows_left_out"])):
         console.print(sentence, soft_wrap=True)
     losses = ", ".join(f"{name} {value:.3g}" for name, value in result["losses"].items() if value is not None)
     console.print(f"Late losses: {losses}. Spent: ${result['spent_micros'] / 1e6:.2f}. {result['seconds']:.0f} s.")

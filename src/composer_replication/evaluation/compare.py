@@ -21,7 +21,8 @@ from composer_replication.sites import find_sites
 
 from .metrics import pass_at_k
 from .report import ComparisonRow
-from .stats import mean_interval, paired_difference
+from .resampling import bootstrap
+from .stats import Estimate, mean_interval, paired_difference
 
 if TYPE_CHECKING:
     from composer_replication.training.models.loading import Policy
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 Phase = Literal["before", "after"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 MEASURING_SEED = 7
+REPOSITORY = "repository"
+"""The label of tasks that are alike."""
 FOR_THE_CURRICULUM = ("family", "rung")
 """Labels that say which tasks belong together, too fine for rows."""
 
@@ -114,6 +117,11 @@ def rows_left_out(outcomes: Sequence[TaskOutcome]) -> int:
     return sum(_labelled([outcome for outcome in outcomes if outcome.split == split])[1] for split in splits)
 
 
+def repositories_of(outcomes: Sequence[TaskOutcome]) -> int:
+    """That the headline's tasks are of; 0 where tasks do not tell."""
+    return len({outcome.labels.get(REPOSITORY) for outcome in outcomes if outcome.split == outcomes[0].split} - {None})
+
+
 def _labelled(outcomes: Sequence[TaskOutcome]) -> tuple[dict[str, list[TaskOutcome]], int]:
     """Those of each label that tells something of its own, and the number of other labels."""
     groups: dict[tuple[str, str], list[TaskOutcome]] = defaultdict(list)
@@ -134,8 +142,10 @@ def _row(
     outcomes: Sequence[TaskOutcome], split: str, label: str, measure: Callable[[Sequence[float]], float]
 ) -> ComparisonRow:
     rewards: dict[str, dict[str, list[float]]] = {phase: defaultdict(list) for phase in PHASES}
+    repositories: dict[str, str | None] = {}
     for outcome in outcomes:
         rewards[outcome.phase][outcome.task_id].append(outcome.reward)
+        repositories[outcome.task_id] = outcome.labels.get(REPOSITORY)
     tasks = list(rewards["before"])
     before, after = ([measure(rewards[phase][task]) for task in tasks] for phase in PHASES)
     return ComparisonRow(
@@ -143,8 +153,17 @@ def _row(
         label=label,
         before=mean_interval(before),
         after=mean_interval(after),
-        difference=paired_difference(before, after),
+        difference=difference_of(before, after, [repositories[task] for task in tasks]),
     )
+
+
+def difference_of(before: Sequence[float], after: Sequence[float], repositories: Sequence[str | None]) -> Estimate:
+    """Over tasks, each with its repository. Where there are enough of these, whole ones are drawn; with fewer the
+    interval is about these alone."""
+    if None in repositories or len(set(repositories)) < FEWEST_TO_TELL:
+        return paired_difference(before, after)
+    changes = [y - x for x, y in zip(before, after, strict=True)]
+    return bootstrap(changes, repositories, expanded=True).model_copy(update={"n": len(changes)})
 
 
 def _passed(rewards: Sequence[float]) -> float:

@@ -21,13 +21,13 @@ from composer_replication.errors import UsageError
 from composer_replication.ingestion.reading import InputFile, ReadingReport
 from composer_replication.runs import Run
 
-from .compare import PHASES, TaskOutcome
+from .compare import PHASES, REPOSITORY, TaskOutcome
 from .metrics import Row, mean, task_of, values_by_task
 
 FORMAT = (
     "recompose evaluate --compare A.jsonl B.jsonl with lines such as " + '{"task_id": "t1", "seed": 0, "reward": 1.0}'
 )
-REPOSITORY, NO_CLUSTER = "repository", "none"
+NO_CLUSTER = "none"
 Values = dict[str, dict[str, float]]
 Span = tuple[float, float]
 

@@ -19,7 +19,7 @@ from composer_replication.training.stored.records import (
     told_without_advantage,
 )
 
-from .compare import TaskOutcome, compare, error_kinds, rows_left_out
+from .compare import TaskOutcome, compare, error_kinds, repositories_of, rows_left_out
 from .model_card import SEEDS_DIFFER
 from .report import Example, FunnelRow, LossPoint, ReportData, render_report
 from .stats import said
@@ -52,6 +52,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "difference": said(headline.difference),
         "other_splits": {c.split: c.model_dump(include={"before", "after", "difference"}) for c in comparisons[1:]},
         "rows_left_out": rows_left_out(outcomes),
+        "repositories": repositories_of(outcomes),
         "losses": {name: late_mean(steps, name) for name in ("policy", *channel_names(steps))},
         "spent_micros": counts["replay"].get("spent_micros", 0),
         "seconds": round(sum(_seconds(run).values()), 1),
@@ -68,6 +69,15 @@ def told_rows_left_out(rows: int) -> list[str]:
     """One sentence, where there are any."""
     few = f"fewer than {FEWEST_TO_TELL} tasks, or the same tasks as another row"
     return [f"Labels of tasks without a row of their own: {rows} ({few})."] if rows else []
+
+
+def told_repositories(number: int) -> list[str]:
+    """What the interval of the headline is about, where its tasks are of several repositories."""
+    if number < 2:
+        return []
+    if number < FEWEST_TO_TELL:
+        return [f"Tasks of {number} repositories, too few to draw: the interval is about these alone."]
+    return [f"Tasks of one repository are alike: whole ones of the {number} are drawn for the interval."]
 
 
 def conclude(run: Run) -> dict[str, Any]:
@@ -124,7 +134,11 @@ def report_data(run: Run) -> ReportData:
         skipped=_skipped(run),
         spent_micros=_counts(run, "replay").get("spent_micros", 0),
         stage_seconds=_seconds(run),
-        notes=[*_notes(run), *told_rows_left_out(rows_left_out(outcomes))],
+        notes=[
+            *_notes(run),
+            *told_repositories(repositories_of(outcomes)),
+            *told_rows_left_out(rows_left_out(outcomes)),
+        ],
     )
 
 

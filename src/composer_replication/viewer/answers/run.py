@@ -61,7 +61,8 @@ def run(view: RunView, query: Mapping[str, str]) -> JsonObject:
 
 def compare(view: RunView, query: Mapping[str, str], other: RunView | None = None) -> JsonObject:
     """Arms on the same tasks: before and after of one run, or one phase of two runs."""
-    from composer_replication.evaluation.stats import mean_interval, paired_difference, said
+    from composer_replication.evaluation.compare import difference_of
+    from composer_replication.evaluation.stats import mean_interval, said
 
     phases = query.get("phase") or ("after" if other else "before"), query.get("with_phase") or "after"
     arms = list(zip((view, other or view), phases, strict=True))
@@ -83,7 +84,7 @@ def compare(view: RunView, query: Mapping[str, str], other: RunView | None = Non
             }
             for (each, phase), values in zip(arms, (a, b), strict=True)
         ],
-        "difference": _worded(said(paired_difference(a, b))) if tasks else None,
+        "difference": _worded(said(difference_of(a, b, _repositories(view, tasks)))) if tasks else None,
         "tasks": [{"task_id": task, "a": x, "b": y} for task, x, y in zip(tasks, a, b, strict=True)],
         "metrics": {"a": training(view, {})["rows"], "b": training(other, {})["rows"] if other else []},
     }
@@ -334,6 +335,14 @@ def _rewards(view: RunView, phase: str) -> dict[str, dict[str, list[float]]]:
     if not found:
         raise UsageError(f"{view.place} has no outcomes {phase} training", f"recompose evaluate {quoted(view.place)}")
     return found
+
+
+def _repositories(view: RunView, tasks: Sequence[str]) -> list[str | None]:
+    from composer_replication.evaluation.compare import REPOSITORY
+
+    outcomes = view.facts("kind = 'outcome'")
+    by_task = {facts["task_id"]: facts.get("labels", {}).get(REPOSITORY) for facts in outcomes}
+    return [by_task[task] for task in tasks]
 
 
 def _json_file(view: RunView, name: str) -> JsonObject | None:
