@@ -7,6 +7,8 @@ comes first: it makes the model that plays, is trained and is measured. `samples
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -114,6 +116,8 @@ def run_stage(run: Run, noun: str, progress: Progress, **choices: Any) -> None:
     if is_done and not stage.grown(run):
         progress.note(f"{noun}: kept, finished earlier")
         return
+    if not os.access(run.path, os.W_OK):  # its lock was not taken, and hours of work could not be kept
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(run.path))
     progress.stage(noun, stage.what)
     stage.work(run, progress, **choices)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from composer_replication.environments.code.certificates import agents_tests
 from composer_replication.environments.code.certificates.agents_tests import red_for_agents
 from composer_replication.environments.code.certificates.certify import certify
 from composer_replication.environments.code.certificates.gates import Bench
@@ -12,20 +13,12 @@ from composer_replication.environments.code.sandbox.interface import Limits
 from composer_replication.environments.code.tasks.store import read_tasks
 from composer_replication.environments.code.tasks.task import Rejection
 from composer_replication.errors import UsageError
-from composer_replication.progress import Silent
+from tests.notes import Notes
 from tests.tiny_repository import FILES, stubbed_rectangle, tiny_repository, write_files
 
 SETTINGS = '[project]\nname = "tiny-shapes"\n[tool.pytest.ini_options]\n'
 NOISE = "import warnings\n\n\ndef test_warns():\n    warnings.warn('x')\n\n\ndef test_quiet():\n    pass\n"
 TRIES = "try:\n    import maybe\nexcept ImportError:\n    maybe = None\n\n\ndef test():\n    import later\n"
-
-
-class Heard(Silent):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 def test_options_of_a_plugin_that_is_not_there_do_not_matter(tmp_path):
@@ -44,6 +37,14 @@ def test_a_suite_may_take_longer_than_a_command_of_an_agent(tmp_path, monkeypatc
     monkeypatch.setattr(Limits.__init__, "__defaults__", (3.0, *others))
     slow = "import time\n\n\ndef test_slow():\n    time.sleep(4)\n"
     assert red_for_agents(tiny_repository(tmp_path, {"tests/test_slow.py": slow}), TestSetup()) == frozenset()
+
+
+def test_a_suite_that_is_stopped_is_told_as_such_and_not_run_again(tmp_path, monkeypatch):
+    """The first red test of another run is not the reason, and that run takes as long."""
+    monkeypatch.setattr(agents_tests, "LONGEST_SUITE_S", 4.0)
+    slow = "import time\n\n\ndef test_red():\n    assert 'red' == 'green'\n\n\ndef test_slow():\n    time.sleep(60)\n"
+    with pytest.raises(UsageError, match=r"is red where .*: it was stopped before its end \(timeout\)"):
+        red_for_agents(tiny_repository(tmp_path, {"tests/test_slow.py": slow}), TestSetup())
 
 
 def test_a_suite_that_cannot_be_collected_is_refused_with_the_reason(tmp_path):
@@ -67,11 +68,11 @@ def test_no_agent_sees_a_red_test(tmp_path):
     """Ours is green without the settings: before, the statement said that a test passes which does not."""
     changes = {"pyproject.toml": SETTINGS + 'filterwarnings = ["error"]\n', "tests/test_noise.py": NOISE}
     source = write_files(tmp_path / "source", {**FILES, **changes})
-    heard = Heard()
+    heard = Notes()
     settings = MakeSettings(generators=("tests.tiny_repository:propose_shout",))
     made = make(source, tmp_path / "tasks", settings, jobs=1, progress=heard)
     assert made["valid"] == 1
-    assert "left out, being red before anything is changed: 1, first tests/test_noise.py::test_warns" in heard.notes
+    assert "left out, being red before anything is changed: 1, first tests/test_noise.py::test_warns" in heard.said
     (task,) = read_tasks(tmp_path / "tasks")
     assert "test_warns" not in (task.tree / "tests" / "test_noise.py").read_text()
     assert "test_quiet" in (task.tree / "tests" / "test_noise.py").read_text()

@@ -229,6 +229,8 @@ def test_what_is_done_can_be_read_in_a_run_that_may_not_be_written(tmp_path, ses
     monkeypatch.setattr("os.access", lambda path, mode: not str(path).startswith(str(run)))
     again = recompose("sites", run, "--json")
     assert (again.returncode, again.stdout) == (0, found) and "kept" in again.stderr
+    assert_one_line_error(recompose("hint", run), 1, f"Permission denied: '{run}'")
+    assert not (run / "hints").exists()
     assert recompose("export", run, "--parquet", tmp_path / "tables").returncode == 0
     assert (tmp_path / "tables" / "sites.parquet").exists()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from composer_replication.cli.compare import show_comparison
 from composer_replication.errors import UsageError
 
 from .test_compare import compared, outcomes, write_lines, write_run
@@ -65,3 +66,11 @@ def test_the_interval_of_few_repositories_is_wide_enough(tmp_path):
     assert holds_zero >= 90  # 95 expected; the whole range of a bootstrap over three would hold it in 75
     assert (row.interval, row.difference.n) == ("t over clusters", 3)
     assert found.arms[1].model_dump()["estimate"]["lo"] is None, "too few to tell"
+
+
+@pytest.mark.parametrize(("number", "told"), [(3, 0), (12, 1)])
+def test_an_interval_is_told_once(tmp_path, capsys, number, told):
+    rewards = {"a": [0.0] * 24, "b": [float(place % 3) for place in range(24)]}
+    paths = [write_lines(tmp_path / f"{n}.jsonl", of_repositories(values, number)) for n, values in rewards.items()]
+    show_comparison(compared(paths, metric="reward"), None)
+    assert capsys.readouterr().out.count("Errors clustered by") == told

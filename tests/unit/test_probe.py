@@ -39,7 +39,6 @@ def test_a_kind_is_useful_when_the_hint_makes_a_tenth_more_turns_right():
     assert every.gap.mean == pytest.approx(0.25 * 20 / 30)
     assert (type_error.kind, type_error.gap.mean, type_error.useful) == ("type_error", 0.25, True)
     assert (json_decode.gap.mean, json_decode.sham_gap.mean, json_decode.useful) == (0.0, 0.25, False)
-    assert kinds_without_use([every, type_error, json_decode]) == ("json_decode",)
     told = type_error.model_dump()
     assert told["gap"] == {"mean": 0.25, "lo": None, "hi": None, "n": 20}, "all alike, which is no certainty"
     assert told["right"]["plain"]["lo"] is None and every.model_dump()["gap"]["lo"] > 0
@@ -54,6 +53,13 @@ def test_a_kind_is_switched_off_only_where_its_interval_says_so():
     assert [found[kind].gap.mean for kind in ("type_error", "not_found", "json_decode")] == [0, 0, 0]
     assert found["not_found"].gap.hi > 0.1 > found["json_decode"].gap.hi
     assert kinds_without_use(gaps(lines)) == ("json_decode",)
+
+
+@pytest.mark.parametrize(("sites", "off"), [(6, ()), (30, ()), (31, ("not_found",))])
+def test_sites_that_are_all_alike_say_little_of_others(sites, off):
+    """Of six without a gap, four in ten of all could have one."""
+    lines = [line for site in range(sites) for line in tried(site, "not_found", 0.0, 0.0)]
+    assert kinds_without_use(gaps(lines)) == off
 
 
 def test_the_interval_of_few_sites_is_wide_enough():

@@ -229,6 +229,14 @@ def test_survey_says_that_there_is_no_test(tmp_path):
         survey(tiny_repository(tmp_path, changes))
 
 
+@pytest.mark.parametrize(
+    ("conftest", "told"), [("raise ValueError('boom')", "ValueError: boom"), ("import os; os._exit(3)", "exit code 3")]
+)
+def test_survey_says_why_no_test_could_be_looked_for(tmp_path, conftest, told):
+    with pytest.raises(UsageError, match=rf"is red: 0 of 0 tests pass, .*\({told}\)"):
+        survey(tiny_repository(tmp_path, {"tests/conftest.py": conftest}))
+
+
 def test_survey_does_not_call_a_small_green_suite_red(tmp_path):
     changes = {AREA: "def test_one(): pass\n\ndef test_two(): pass\n", WORDS: "def test_three(): pass\n"}
     with pytest.raises(UsageError, match="has 3 tests, all of which pass; tasks need 8 or more"):

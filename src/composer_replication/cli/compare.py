@@ -132,7 +132,7 @@ def _how(row: Comparison) -> str:
     tests = ", ".join(f"{test.name} p = {_p(test.p)}" for test in (row.test, *row.other_tests))
     said = f"{pairs}; n = {row.difference.n} {row.unit}s; {row.interval}; {tests}"
     said += f" (smallest possible {_p(row.test.floor)})." if row.test.floor else "."
-    if row.clustered:
+    if row.clustered and row.clustered != row.difference:
         said += f" Errors clustered by {row.clustered_by}: {_interval(row.clustered, signed=True)}."
     if row.minimum_detectable_effect is not None:
         said += f" An effect of {_number(row.minimum_detectable_effect, 3)} would be found 4 times in 5."

@@ -144,8 +144,13 @@ def gaps(tried: Sequence[Tried]) -> list[KindGap]:
 
 def kinds_without_use(found: Sequence[KindGap]) -> tuple[str, ...]:
     """What `kinds_off` of the channel `sdpo` should hold: those whose whole interval is below a useful gap."""
-    small = (one for one in found if one.gap.n >= FEWEST_TO_TELL and one.gap.hi < SMALLEST_USEFUL_GAP)
+    small = (one for one in found if one.gap.n >= FEWEST_TO_TELL and _largest(one.gap) < SMALLEST_USEFUL_GAP)
     return tuple(sorted(one.kind for one in small if one.kind != "all"))
+
+
+def _largest(gap: Estimate) -> float:
+    """Where all tasks are alike, up to 3 / n of others may have any gap."""
+    return gap.hi if gap.has_width else gap.mean + 3 / gap.n
 
 
 def _gap(kind: str, tried: Sequence[Tried]) -> KindGap:

@@ -19,7 +19,7 @@ from composer_replication.records import Task
 from ..episodes.session import SessionLimits, TaskSession
 from ..running.coverage import LONGEST_SUITE_S
 from ..running.warm import TestSetup
-from ..sandbox.interface import Limits
+from ..sandbox.interface import Ending, Limits
 from ..tasks.repository import Repository
 from ..tasks.task import CodeTask, TaskFolder
 from ..tasks.trees import write_tree
@@ -37,6 +37,7 @@ class AgentsRun(NamedTuple):
     exit_code: int | None
     """None where the run was killed."""
     printed: str
+    ending: Ending
 
     @property
     def last_line(self) -> str:
@@ -52,7 +53,7 @@ def run_as_agent(task: TaskFolder, backend: str, wait_s: float, options: str = "
     with TaskSession(task, backend, SessionLimits(wall_s=wait_s, sandbox=sandbox), audit=False) as session:
         result = session.run_program(["/bin/bash", "-c", f"{COMMAND} {options}"], {})
     printed = b"\n".join((result.stdout, result.stderr)).decode("utf-8", "replace")
-    return AgentsRun(result.exit_code if result.ending == "exited" else None, printed)
+    return AgentsRun(result.exit_code if result.ending == "exited" else None, printed, result.ending)
 
 
 def red_for_agents(repository: Repository, setup: TestSetup) -> frozenset[str]:
@@ -65,8 +66,11 @@ def red_for_agents(repository: Repository, setup: TestSetup) -> frozenset[str]:
         files = [each for each in red if "::" not in each]
         if run.exit_code not in (None, USAGE_ERROR) and len(files) <= MAX_RED_SHARE * len(repository.test_files):
             return red
-        first = run_as_agent(whole, setup.backend, LONGEST_SUITE_S, TELL_FIRST)
-    reason = [run.last_line, *CAUSE.findall(first.printed)][-1]
+        if run.exit_code is None:
+            reason = f"it was stopped before its end ({run.ending})"
+        else:
+            first = run_as_agent(whole, setup.backend, LONGEST_SUITE_S, TELL_FIRST)
+            reason = [run.last_line, *CAUSE.findall(first.printed)][-1]
     raise UsageError(
         f"the suite of {repository.name} is red where an agent runs it (`{COMMAND}`): {reason[:200]}",
         "make it pass in a fresh checkout, or add what it needs --with DISTRIBUTION",

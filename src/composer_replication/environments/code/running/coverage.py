@@ -35,6 +35,8 @@ SLOW_S = 0.1
 """Of processor time for one test; the usual one takes a hundredth of that."""
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 MAX_LOST_SHARE = 0.5
+NO_TEST_COLLECTED = 5
+"""An exit code of pytest."""
 DISTRIBUTIONS = {
     "yaml": "pyyaml",
     "dateutil": "python-dateutil",
@@ -141,7 +143,7 @@ def _refuse_red(repository: Repository, run: TestRun) -> None:
             f"{repository.name} has {len(run.passed)} tests, all of which pass; tasks need {MIN_GREEN_TESTS} or more",
             "choose a repository with more tests, or write some first",
         )
-    if not run.outcomes and not run.collect_errors and not run.import_errors:
+    if run.exit_code == NO_TEST_COLLECTED and not run.import_errors:
         raise UsageError(
             f"pytest finds no test in the {len(repository.test_files)} test files of {repository.name}",
             "choose a repository with tests that pytest runs",
@@ -149,6 +151,7 @@ def _refuse_red(repository: Repository, run: TestRun) -> None:
     path, errors = next(iter((run.collect_errors or run.import_errors).items()), ("", run.output))
     last = errors.strip().splitlines()[-1:]
     reason = ": ".join(filter(None, [path, *(line.removeprefix("E ").strip() for line in last)]))
+    reason = reason or f"exit code {run.exit_code}"
     raise UsageError(
         f"the suite of {repository.name} is red: {len(run.passed)} of {len(run.outcomes)} tests pass, "
         f"{len(run.collect_errors)} of {len(repository.test_files)} files cannot be collected ({reason[:200]})",

@@ -256,6 +256,8 @@ class TestRun:
     wall_s: float
     cpu_by_test: dict[str, float] = field(default_factory=dict[str, float])
     """With what it started; to a hundredth of a second."""
+    exit_code: int | None = None
+    """Of pytest."""
 
     __test__ = False
 
@@ -283,6 +285,7 @@ def read_run(answer: Mapping[str, Any]) -> TestRun:
         cpu_s=float(answer["cpu_s"]),
         wall_s=float(answer["wall_s"]),
         cpu_by_test={entry["test"]: float(entry["cpu_s"]) for entry in tests},
+        exit_code=answer.get("exit_code"),
     )
 
 
