@@ -66,8 +66,9 @@ def survey(repository: Repository, setup: TestSetup | None = None, progress: Pro
         with WarmRunner(repository, setup, hash_seed=seed) as runner:
             runs.append(runner.run(suite))
             cpu_s += runner.cpu_s
-        progress.step(3 + seed, len(HASH_SEEDS) + 2, f"hash seed {seed}")
-    passing = frozenset.intersection(traced.passed, *(run.passed for run in runs))
+        passing = frozenset.intersection(traced.passed, *(run.passed for run in runs))
+        # The last word of a stage is the one that is always shown.
+        progress.step(3 + seed, len(HASH_SEEDS) + 2, f"{len(passing)} of {len(first.outcomes)} tests pass")
     once = frozenset[str]().union(traced.passed, *(run.passed for run in runs))
     source = frozenset(repository.source_files)
     by_symbol: defaultdict[Symbol, set[str]] = defaultdict(set)
