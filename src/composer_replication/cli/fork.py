@@ -64,7 +64,7 @@ def fork(
             f"  {what:<10} {passes} passes over turns of sessions{'' if passes_kept else ', which are measured again'}"
         )
     if answers or useless:
-        more = f", and {useless} useless ones, which are not bought again" if useless else ""
+        more = f", and {useless} useless, not bought again" if useless else ""
         print(f"  {'inherited':<10} {answers} answers of teachers, at no cost{more}")
     if then:
         print(f"next: {then}")
