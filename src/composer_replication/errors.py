@@ -48,6 +48,10 @@ class ToldElsewhereError(RecomposeError):
         self.exit_code = exit_code
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: sandboxes, control groups and temporary folders are removed on the way out, as after an interrupt."""
+
+
 def quoted(path: Path | str) -> str:
     """A path as it stands in a command that may be copied into a shell."""
     return shlex.quote(str(path))

@@ -418,7 +418,7 @@ def test_interrupts(tmp_path):
     rng = random.Random(1)
     with serving(latency_s=0.4) as provider:
         for case in range(50 if FULL else 1):
-            for number, twice in ((signal.SIGINT, False), (signal.SIGTERM, True)):
+            for number, twice, code in ((signal.SIGINT, False, 130), (signal.SIGTERM, True, 143)):
                 run = make_run(tmp_path / f"{case}-{number}", 12)
                 process = replay_process(run, teachers_of(provider))
                 wait_for(lambda run=run: (run / "ledger.sqlite").exists() and attempts(run) > 0)
@@ -429,11 +429,13 @@ def test_interrupts(tmp_path):
                     process.send_signal(number)
                 started = time.monotonic()
                 out, err = process.communicate(timeout=60)
-                assert (process.returncode, time.monotonic() - started < 30) == (130, True), err
+                assert (process.returncode, time.monotonic() - started < 30) == (code, True), err
                 states = dict(query(run / "ledger.sqlite", "SELECT state, COUNT(*) FROM attempts GROUP BY state"))
                 assert "reserved" not in states
                 assert twice or set(states) == {"settled"}
-                assert json.loads(out)["settled"] == states.get("settled", 0)
+                settled = states.get("settled", 0)
+                assert json.loads(out)["settled"] == settled
+                assert f"{settled} answers are kept; next: run the same command again" in err
 
 
 def attempts(run: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 import warnings
@@ -204,6 +205,44 @@ def test_a_reward_function_that_returns_something_else_is_named(new_policy, tmp_
     trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path, rewards=[credit])
     with pytest.raises(UsageError, match=f"function {credit.__name__} returned {message}; next: return a list of 8"):
         trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, "returned NoneType for 8 rollouts"),
+        ([1.0], "returned list for 8 rollouts"),
+        ({"credit": [1.0]}, "gave column credit no value for each of 8 rollouts"),
+    ],
+)
+def test_a_watcher_that_returns_something_else_is_named(new_policy, tmp_path, returned, message):
+    trainer = trainer_of(ComposerReplicationTrainer, new_policy(), tmp_path)
+    trainer.rollout_func._watcher = lambda rollouts, traces, step: returned
+    with pytest.raises(UsageError, match=f"watcher {message}; next: return a dict of lists of 8 values"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("more", [0.0, 4.0])
+def test_only_rollouts_that_were_cut_off_are_masked(new_policy, tmp_path, more):
+    """Also where a text ends otherwise than a turn, as a base model's; and where none is left, that is told."""
+    policy = new_policy()
+    policy.tokens = copy.copy(policy.tokens)
+    policy.tokens.tokenizer = copy.deepcopy(policy.tokenizer)
+    policy.tokenizer.eos_token = "<|user|>"
+    end = policy.tokens.end_of_turn_id
+    bonus = more * torch.nn.functional.one_hot(torch.tensor(end), len(policy.tokenizer))
+    policy.model.lm_head.register_forward_hook(lambda module, given, logits: logits + bonus)
+    trainer = trainer_of(ComposerReplicationTrainer, policy, tmp_path, config={"mask_truncated_completions": True})
+    made, generate = [], trainer._generate_and_score_completions
+    trainer._generate_and_score_completions = lambda inputs: made.append(generate(inputs)) or made[-1]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer.train()
+    ((ids_BT, mask_BT),) = [(one["completion_ids"], one["completion_mask"]) for one in made]
+    kept_B = mask_BT.any(1)
+    assert torch.equal(kept_B, (ids_BT == end).any(1)), "a turn of this environment is an episode"
+    assert bool(kept_B.any()) == bool(more)
+    assert any("left out every rollout" in str(one.message) for one in told) == (not more)
 
 
 def test_rewards_of_every_kind_that_trl_takes_are_taken(new_policy, tmp_path):

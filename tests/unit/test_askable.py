@@ -113,6 +113,17 @@ def test_a_dry_run_counts_who_is_not_asked(tmp_path):
     ]
 
 
+def test_an_estimate_that_fails_leaves_no_ledger_open(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    opened, closed = [], []
+    monkeypatch.setattr(Ledger, "settled_keys", lambda ledger: opened.append(ledger) or 1 / 0)
+    monkeypatch.setattr(Ledger, "close", lambda ledger: closed.append(ledger))
+    with pytest.raises(ZeroDivisionError):
+        estimate(askable([], [QWEN], CONFIG), [QWEN], CONFIG.max_tokens, path)
+    assert opened and closed == opened
+
+
 def test_a_teacher_that_was_allowed_votes_too():
     trace, replies = actor_trace(family="f0"), [reply("f0", X), reply("f1", X)]
     assert extract_dpo_pairs([trace], replies).verdicts == {"too_few_votes": 1}

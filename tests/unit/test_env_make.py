@@ -91,6 +91,7 @@ def test_a_folder_can_be_enlarged_and_nothing_is_made_twice(made, tmp_path):
     assert more.returncode == 0, more.stderr
     result = json.loads(more.stdout)
     assert (result["tried"], result["valid"], result["new"], result["proposed"]) == (4, 2, 1, 4)
+    assert result["decided_now"] == 1
     assert f"{folder} has 1 tasks already" in more.stderr and "certify: 4/4 2 valid" in more.stderr
     assert old.stat().st_mtime_ns == written and len(read_tasks(folder)) == 2
     verdicts = (folder / "verdicts.jsonl").read_text()
@@ -127,6 +128,19 @@ def test_another_repository_and_another_state_of_it_are_refused(made, tmp_path):
         assert refused.returncode == 2 and told in refused.stderr and "takes several" in refused.stderr
     assert "another distributions" in make(source, folder, "--with", "rich").stderr
     assert ((folder / "verdicts.jsonl").read_text(), (folder / "manifest.json").read_text()) == before
+
+
+def test_what_of_a_checkout_is_left_out_is_told(made, tmp_path):
+    source, folder = shutil.copytree(made[0], tmp_path / "source"), shutil.copytree(made[1], tmp_path / "tasks")
+    for argv in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", "-C", str(source), *argv], check=True)
+    assert "left out" not in make(source, folder).stderr
+    write_files(source, {"shapes/new.py": "", "notes.txt": ""})
+    (source / "shapes" / "other.py").symlink_to("area.py")
+    subprocess.run(["git", "-C", str(source), "add", "shapes/other.py"], check=True)
+    said = make(source, folder).stderr
+    assert "left out, files that git does not know (`git add` takes them in): 2, first notes.txt" in said
+    assert "left out, symbolic links: 1, first shapes/other.py" in said
 
 
 def test_verify(made):
@@ -173,11 +187,18 @@ def test_a_red_suite_leaves_no_folder(tmp_path):
 
 def test_a_repository_without_a_candidate_points_to_no_empty_file(tmp_path, monkeypatch):
     empty = {"valid": 0, "new": 0, "tried": 0, "filtered": {}, "repository": "tiny", "rejected": {}, "yield": 0.0}
-    empty["proposed"] = 0
-    monkeypatch.setattr(making, "make", lambda *given: empty)
-    with pytest.raises(RecomposeError, match=r"nothing in .* to make a task of") as raised:
-        make_command(tmp_path, into=tmp_path / "tasks")
-    assert "verdicts" not in str(raised.value)
+    empty |= {"proposed": 0, "decided_now": 0}
+    rejected = {**empty, "tried": 2, "rejected": {"too_few_fail": 2}, "filtered": {"long_statement": 1}}
+    for result, told in (
+        (empty, "to make a task of; next: add another --generator"),
+        (rejected, "by these options; earlier calls decided 3, and none is valid; next: add another --generator"),
+        ({**rejected, "proposed": 2}, "is valid; next: read the reasons in"),
+        ({**rejected, "decided_now": 1}, "is valid; next: read the reasons in"),
+    ):
+        monkeypatch.setattr(making, "make", lambda *given, result=result: result)
+        with pytest.raises(RecomposeError) as raised:
+            make_command(tmp_path, into=tmp_path / "tasks")
+        assert told in str(raised.value)
 
 
 def test_a_next_command_can_be_pasted_where_a_folder_has_a_space(tmp_path):

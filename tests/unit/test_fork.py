@@ -163,8 +163,11 @@ def test_inherited_answers_cost_nothing_and_are_shown_as_such(parent, tmp_path):
     ledger.close()
     assert spent == 175
     told = forked(parent, tmp_path / "new", "replay.max_states=200")
+    shown = recompose("fork", parent.path, tmp_path / "shown", "--set", "replay.max_states=200").stdout
     replies = parent.stage("replay").read(TeacherReply)
     assert told["inherited_answers"] == len(replies) + 1
+    answers = f"{len(replies) + 1} answers of teachers, at no cost, and 1 useless, not bought again"
+    assert f"  inherited  {answers}\n" in shown
     new = Run.open(tmp_path / "new")
     run_stage(new, "replay", Silent())
     asked = new.stage("replay").counts

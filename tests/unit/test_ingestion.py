@@ -78,6 +78,8 @@ def test_the_sessions_of_claude_code_need_no_path(tmp_path: Path, monkeypatch: p
 def test_nothing_to_read_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file or folder"):
         find_inputs([tmp_path / "missing.jsonl"])
+    with pytest.raises(UsageError, match="there is no file or folder /dev/null"):
+        find_inputs([Path("/dev/null")])
     with pytest.raises(UsageError, match="no session"):
         find_inputs([tmp_path])
 

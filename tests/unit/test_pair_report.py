@@ -193,7 +193,20 @@ def test_an_export_tells_what_was_kept_and_lost_and_why(sampled, tmp_path, capsy
     assert text["counted_by"] == "estimate: four characters to a token"
 
 
-@pytest.mark.parametrize("choice", [{"max_tokens": 9}, {"tokenizer": "x"}, {"calls_as_text": True}])
+def test_an_export_of_a_run_that_may_not_be_written_goes_elsewhere(sampled, tmp_path, capsys):
+    run = copy_of(sampled, tmp_path)
+    (run / "pairs" / "export").write_text("")  # root may write to any folder; this is none
+    with pytest.raises(OSError):
+        pair(run, export="trl", json=True)
+    pair(run, export="trl", into=tmp_path / "out", json=True)
+    told = json.loads(capsys.readouterr().out)["export"]["folder"]
+    assert told == str(tmp_path / "out" / "trl")
+    assert {file.name for file in (tmp_path / "out" / "trl").iterdir()} == {"README.md", "train.parquet"}
+
+
+@pytest.mark.parametrize(
+    "choice", [{"into": Path("x")}, {"max_tokens": 9}, {"tokenizer": "x"}, {"calls_as_text": True}]
+)
 def test_what_is_for_exports_is_refused_without_one(sampled, choice):
     with pytest.raises(UsageError, match="are for an export"):
         pair(sampled.path, **choice)

@@ -97,6 +97,10 @@ def test_samples_follow_the_distribution_at_the_temperature(model):
     assert ((counts / copies - expected).abs() < 5 * error + 1e-3).all()
 
 
+def test_without_a_context_there_is_no_turn(model):
+    assert sample(model, []) == []
+
+
 def test_a_negative_temperature_is_refused(model):
     """It would turn the distribution over."""
     with pytest.raises(ValueError, match="must not be negative, and is -1"):

@@ -36,15 +36,18 @@ def test_history_caches_and_build_products_stay_out(tmp_path):
 def test_links_are_left_out(tmp_path):
     source = write_files(tmp_path / "source", FILES)
     (source / "shapes" / "secret.py").symlink_to("/etc/passwd")
-    assert "shapes/secret.py" not in set(files_of(load_repository(source, tmp_path / "clean").tree))
+    found = load_repository(source, tmp_path / "clean")
+    assert "shapes/secret.py" not in set(files_of(found.tree)) and found.links == ("shapes/secret.py",)
 
 
 def test_of_a_git_checkout_only_tracked_files_count(tmp_path):
     source = write_files(tmp_path / "source", FILES)
     for argv in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", "-C", str(source), *argv], check=True)
-    (source / "shapes" / "untracked.py").write_text("")
-    assert set(files_of(load_repository(source, tmp_path / "clean").tree)) == set(FILES)
+    write_files(source, {"shapes/untracked.py": "", ".git/info/exclude": "secret.txt", "secret.txt": "", "a.pyc": ""})
+    found = load_repository(source, tmp_path / "clean")
+    assert set(files_of(found.tree)) == set(FILES)
+    assert found.unknown_to_git == ("shapes/untracked.py",), "what is ignored, and caches, are meant to stay out"
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])

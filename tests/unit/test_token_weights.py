@@ -7,11 +7,11 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from composer_replication.config import Config, TrainingConfig
+from composer_replication.config import Config, HardwareConfig, SamplingConfig, TrainingConfig
 from composer_replication.errors import UsageError
 from composer_replication.losses import generalized_jsd_loss
 from composer_replication.losses.token_weights import logprob_token_weights
-from composer_replication.objective import SdpoSettings, TrdpoSettings
+from composer_replication.objective import GrpoSettings, SdpoSettings, TrdpoSettings
 from composer_replication.records import Source, Trace
 from composer_replication.runs import read_records
 from composer_replication.training import ComposerDataCollator
@@ -19,6 +19,7 @@ from composer_replication.training.channels import ReplayPreference, SelfDistill
 from composer_replication.training.lessons.online_sites import Rolled
 from composer_replication.training.lessons.token_weights import TokenWeightsFolder, WeighedRow, policy_row
 from composer_replication.training.planning.refusals import (
+    refuse_for_backend,
     refuse_what_processes_cannot_do,
     refuse_what_would_do_nothing,
 )
@@ -187,9 +188,16 @@ def test_a_batch_without_pairs_has_no_rows():
 def test_only_asking_for_weights_is_refused_where_there_are_none(asked, refused):
     training = TrainingConfig(rollouts=False, token_weights=asked)
     config = Config(training=training)
+    served = SamplingConfig(server="http://127.0.0.1:1")
+    played = Config(training=TrainingConfig(token_weights=asked), channels=(GrpoSettings(),))
+    asynchronous = played.model_copy(update={"sampling": served})
+    adapted = played.model_copy(update={"hardware": HardwareConfig(lora_rank=4)})
     for refuse in (
         lambda: refuse_what_processes_cannot_do(Config(training=TrainingConfig(token_weights=asked)), 2, False),
         lambda: refuse_what_would_do_nothing(config),
+        lambda: refuse_for_backend(asynchronous, "trl_async", 1),
+        lambda: refuse_for_backend(adapted, "tinker", 1),
+        lambda: refuse_for_backend(played, "verl", 1),
     ):
         with pytest.raises(UsageError, match="token_weights") if refused else nullcontext():
             refuse()

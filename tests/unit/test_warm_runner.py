@@ -3,6 +3,7 @@
 import struct
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -187,7 +188,10 @@ UNSTEADY = {
 
 
 def test_survey(tmp_path):
-    coverage = survey(tiny_repository(tmp_path, UNSTEADY))
+    said = []
+    progress = SimpleNamespace(step=lambda *words: said.append(words))
+    coverage = survey(tiny_repository(tmp_path, UNSTEADY), progress=progress)
+    assert said[-1] == (5, 5, "14 of 17 tests pass"), "words before the last step may be passed over"
     unsteady = {f"tests/test_unsteady.py::test_needs_{what}" for what in ("the_first", "a_seed")}
     assert coverage.unstable == unsteady
     assert len(coverage.passing) == 14 and "tests/test_unsteady.py::test_red" not in coverage.passing

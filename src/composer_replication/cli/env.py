@@ -79,8 +79,11 @@ def make(
         print(json_module.dumps({"folder": str(into), **result}))
     else:
         _show_funnel(into, result, limit * len(generator))
-    if not result["tried"] and not result["filtered"]:
-        raise RecomposeError(f"there is nothing in {repository} to make a task of", "add another --generator")
+    if not (result["valid"] or result["proposed"] or result["decided_now"]):
+        # The reasons in the folder, if there are some, are not of what this call asked for.
+        earlier = result["tried"] + sum(result["filtered"].values())
+        told = f" by these options; earlier calls decided {earlier}, and none is valid" if earlier else ""
+        raise RecomposeError(f"there is nothing in {repository} to make a task of{told}", "add another --generator")
     if not result["valid"]:
         raise RecomposeError(f"no task of {repository} is valid", f"read the reasons in {into}/verdicts.jsonl")
 

@@ -46,7 +46,7 @@ def fork(
             f"recompose env rollout TASKS --run {quoted(new)}",
         )
     kept = [stage.noun for stage in STAGES if opened.stage(stage.noun).is_done and stage.noun not in dropped]
-    answers = fork_run(opened, new, config, kept, changes)
+    answers, useless = fork_run(opened, new, config, kept, changes)
     then = Run(new, config).next_command(kept)
     then = then and then.replace("ingest PATH ", "ingest ")
     passes, passes_kept = measured_passes(opened), measured_passes(Run(new, config))
@@ -63,7 +63,8 @@ def fork(
         print(
             f"  {what:<10} {passes} passes over turns of sessions{'' if passes_kept else ', which are measured again'}"
         )
-    if answers:
-        print(f"  {'inherited':<10} {answers} answers of teachers, at no cost")
+    if answers or useless:
+        more = f", and {useless} useless, not bought again" if useless else ""
+        print(f"  {'inherited':<10} {answers} answers of teachers, at no cost{more}")
     if then:
         print(f"next: {then}")

@@ -15,7 +15,7 @@ from typing import cast
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from composer_replication import __version__
-from composer_replication.errors import MAKE_ROOM, RecomposeError, ToldElsewhereError, UsageError
+from composer_replication.errors import MAKE_ROOM, RecomposeError, Terminated, ToldElsewhereError, UsageError
 from composer_replication.training import processes
 
 VERBS = {
@@ -120,10 +120,6 @@ def main() -> None:
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         # Where an interrupt hits code compiled from text, CPython overrides every other exit code with the signal's.
         os._exit(code)
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: sandboxes, control groups and temporary folders are removed on the way out, as after an interrupt."""
 
 
 def _end_like_an_interrupt(main_process: int) -> Callable[[int, FrameType | None], None]:

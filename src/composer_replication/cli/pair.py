@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -22,6 +23,9 @@ def pair(
     /,
     *,
     export: Annotated[ExportFormat | None, Parameter(help="Also write a dataset to RUN/pairs/export/FORMAT.")] = None,
+    into: Annotated[
+        Path | None, Parameter(name=["--into", "-o"], help="With --export: write it to this folder's FORMAT instead.")
+    ] = None,
     max_tokens: Annotated[
         int | None, Parameter(help="With --export: a prompt that makes a row longer than this is windowed.")
     ] = None,
@@ -45,8 +49,9 @@ def pair(
     """Turn the teachers' votes of RUN into preference pairs, and tell what became of each state."""
     from .pair_report import pair_report, show_report
 
-    if not export and (max_tokens is not None or tokenizer is not None or calls_as_text):
-        raise UsageError("--max-tokens, --tokenizer and --calls-as-text are for an export", "give --export FORMAT")
+    if not export and (into or max_tokens is not None or tokenizer is not None or calls_as_text):
+        told = "--into, --max-tokens, --tokenizer and --calls-as-text are for an export"
+        raise UsageError(told, "give --export FORMAT")
     if max_tokens is not None and max_tokens < 1:
         raise UsageError("--max-tokens must be above 0", "give a number above 0")
     opened = Run.open(run)
@@ -56,7 +61,7 @@ def pair(
         if export:
             from composer_replication.stages.export import export as write_dataset
 
-            report["export"] = write_dataset(opened, export, max_tokens, calls_as_text, tokenizer)
+            report["export"] = write_dataset(opened, export, max_tokens, calls_as_text, tokenizer, into)
     if json:
         print(json_module.dumps(report))
     else:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json as json_module
-import signal
-from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
-from typing import Annotated, Any, NoReturn
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -128,10 +127,11 @@ def _spend(
     # No lock on the run: processes that share it write the same bytes, and the ledger keeps their calls apart.
     progress.stage("replay", "ask the teachers")
     try:
-        with _interruptible():
-            replay_stage(opened, progress, chosen, own_family, ask_nobody, batch, one_teacher)
-    except (RecomposeError, KeyboardInterrupt):
-        _tell_what_is_saved(opened, chosen, as_json)
+        replay_stage(opened, progress, chosen, own_family, ask_nobody, batch, one_teacher)
+    except (RecomposeError, KeyboardInterrupt) as error:
+        answers = _tell_what_is_saved(opened, chosen, as_json)
+        if isinstance(error, KeyboardInterrupt):
+            error.args = (f"{answers} answers are kept",)
         raise
 
 
@@ -146,36 +146,19 @@ def _require_keys(run: Run, chosen: Sequence[Teacher], own_family: bool, one_tea
             raise
 
 
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """A polite kill ends like Ctrl-C."""
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> None:
-    """A run that stopped early has no manifest yet; its ledger knows what there is."""
+def _tell_what_is_saved(run: Run, chosen: Sequence[Teacher], as_json: bool) -> int:
+    """A run that stopped early has no manifest yet; its ledger knows what there is. Returns the number of answers."""
     path = run.path / "ledger.sqlite"
     if not path.exists():
-        return
+        return 0
     with closing(Ledger(path)) as ledger:
         asked = {name for (name,) in ledger.rows("SELECT DISTINCT teacher FROM attempts")}
         counts = summary(ledger, {one.name for one in chosen} or asked)
+    replies = counts["settled"] + counts["inherited"]
     if as_json:
-        saved = {
-            "run": str(run.path),
-            "stage": "replay",
-            "replies": counts["settled"] + counts["inherited"],
-            "finished": False,
-        }
+        saved = {"run": str(run.path), "stage": "replay", "replies": replies, "finished": False}
         print(json_module.dumps({**saved, **counts}))
+    return replies
 
 
 def estimate_replay(

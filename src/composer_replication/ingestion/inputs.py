@@ -165,7 +165,7 @@ def _unnamed(paths: Sequence[Path], inputs: Inputs, names: _Names) -> Iterator[I
     """Each file once, with the end of its path that may be its name."""
     seen: set[Path] = set()
     for number, path in enumerate(paths):
-        if not path.exists():
+        if not (path.is_file() or path.is_dir()):
             raise UsageError(f"there is no file or folder {path}", NEXT_COMMAND)
         for file in [InputCandidate(path, path.name, True)] if path.is_file() else _walk(path, inputs, names):
             if file.path not in seen:

@@ -276,9 +276,16 @@ class Ledger:
         books.held_micros -= worst_micros if state == "reserved" else 0
 
 
-def inherit(parent: Path, child: Path) -> int:
-    """Begin a ledger with the answers of another, which may be in use: they cost nothing and are counted as inherited.
-    Tells their number."""
+class Inherited(NamedTuple):
+    """What a ledger begins with. A useless answer is none, but it is not paid for again."""
+
+    answers: int
+    useless: int
+
+
+def inherit(parent: Path, child: Path) -> Inherited:
+    """Begin a ledger with the answers of another, which may be in use: they cost nothing and are counted as
+    inherited."""
     try:
         with closing(connect_to_read(parent)) as source, closing(sqlite3.connect(child)) as copy:
             source.backup(copy)
@@ -288,6 +295,7 @@ def inherit(parent: Path, child: Path) -> int:
                 own.execute(statement)
             own.execute("COMMIT")
             own.execute("VACUUM")
-            return own.execute("SELECT COUNT(*) FROM attempts WHERE state = 'settled'").fetchone()[0]
+            counted = "SELECT COALESCE(SUM(state = 'settled'), 0), COALESCE(SUM(state != 'settled'), 0) FROM attempts"
+            return Inherited(*own.execute(counted).fetchone())
     except sqlite3.Error as error:
         raise ledger_error(parent, error) from error

@@ -7,6 +7,7 @@ expected follows the teacher's earlier answers in this run, where there are any.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,9 +48,8 @@ def estimate(asking: Asking, teachers: Sequence[Teacher], max_tokens: int, ledge
     settled: set[str] = set()
     ratios: dict[str, _Ratio] = {}
     if ledger_path.exists():
-        ledger = Ledger(ledger_path, read_only=True)
-        settled, ratios = ledger.settled_keys(), _ratios(ledger)
-        ledger.close()
+        with closing(Ledger(ledger_path, read_only=True)) as ledger:
+            settled, ratios = ledger.settled_keys(), _ratios(ledger)
     by_teacher: dict[str, list[TeacherQuestion]] = {}
     for question in {question.key: question for question in questions(asking.teachers, max_tokens)}.values():
         by_teacher.setdefault(question.teacher.name, []).append(question)

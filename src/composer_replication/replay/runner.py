@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from composer_replication.config import ReplayConfig
-from composer_replication.errors import PartialError, UsageError
+from composer_replication.errors import PartialError, Terminated, UsageError
 from composer_replication.llm.addresses import host_of, is_loopback, require_allowed
 from composer_replication.llm.calls import DRAIN_S, Calls
 from composer_replication.llm.client import Endpoint
@@ -286,17 +286,17 @@ def _stopping_on_signals(calls: Calls, progress: Progress) -> Generator[None]:
         return
     loop = asyncio.get_running_loop()
 
-    def stop() -> None:
+    def stop(number: int) -> None:
         if calls.error is not None:
             calls.cancel()
             return
-        calls.stop(KeyboardInterrupt())
+        calls.stop(Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
         progress.note("stopping when the calls in flight have ended; interrupt again to leave them in doubt")
         loop.call_later(DRAIN_S, calls.cancel)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, number)
     try:
         yield
     finally:

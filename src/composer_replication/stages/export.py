@@ -28,14 +28,20 @@ TRL_MAX_LENGTH = 1024
 
 
 def export(
-    run: Run, format: Format, max_tokens: int | None, calls_as_text: bool, tokenizer: str | None
+    run: Run,
+    format: Format,
+    max_tokens: int | None,
+    calls_as_text: bool,
+    tokenizer: str | None,
+    into: Path | None = None,
 ) -> dict[str, Any]:
-    """`tokenizer` names the model that counts; without one it is the run's own."""
+    """`tokenizer` names the model that counts; without one it is the run's own. `into` is for the datasets of a run
+    that may not be written."""
     pairs = run.stage("pairs").read(PreferencePair)
     traces = asked_traces(run, pairs)
     counts = _lengths(run, tokenizer, pairs)
     lengths = counts or ByCharacters()
-    folder = run.path / "pairs" / "export" / format
+    folder = (into or run.path / "pairs" / "export") / format
     failed = failed_calls(run.stage("sites").stream(ErrorSite))
     done = export_pairs(pairs, traces, format, folder, calls_as_text, max_tokens, failed, lengths)
     card = dataset_card(

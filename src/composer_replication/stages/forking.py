@@ -16,7 +16,7 @@ from pathlib import Path
 
 from composer_replication.config import Config
 from composer_replication.errors import UsageError, quoted
-from composer_replication.llm.ledger import inherit
+from composer_replication.llm.ledger import Inherited, inherit
 from composer_replication.runs import NEXT_COMMAND, Run
 from composer_replication.settings import differences
 from composer_replication.store import UNFINISHED, kept_shards
@@ -36,8 +36,8 @@ def fork(
     keep: Iterable[str],
     changes: Sequence[str],
     more: Mapping[str, str] | None = None,
-) -> int:
-    """The folder appears whole or not at all. Tells the number of inherited answers. `more` is what else its manifest
+) -> Inherited:
+    """The folder appears whole or not at all. Tells the inherited answers. `more` is what else its manifest
     says of its origin."""
     if path.exists():
         raise UsageError(f"{path} exists", "choose another folder for the new run")
@@ -57,7 +57,7 @@ def fork(
             shutil.copytree(
                 run.stage("sessions").path, building / "sessions", ignore=shutil.ignore_patterns("manifest.json")
             )
-        answers = inherit(run.path / LEDGER, building / LEDGER) if (run.path / LEDGER).exists() else 0
+        answers = inherit(run.path / LEDGER, building / LEDGER) if (run.path / LEDGER).exists() else Inherited(0, 0)
         building.rename(path)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)

@@ -169,6 +169,8 @@ def refuse_for_backend(config: Config, backend: str, processes: int) -> None:
     for section, keys in {**IDLE[backend], **untaken}.items():
         channel = {"grpo": grpo, "sdpo": sdpo}.get(section)
         for key in _changed(channel or getattr(config, section), keys):
+            if key == "token_weights" and not config.training.token_weights:
+                continue  # to write none is what the backend does
             setting = f"{key} of the channel {section}" if channel else f"{section}.{key}"
             _refuse_backend(setting, backend, "trl_async" if key in ONLY_ASYNC.get(section, ()) else "trl")
     if backend in TAKEN:
@@ -187,8 +189,6 @@ def _refuse_for_async(config: Config, processes: int) -> None:
         raise UsageError("--backend trl_async plays on a server while it trains", 'set [sampling] server = "http://…"')
     if processes > 1:
         raise UsageError("--backend trl_async runs in one process here", "start it without accelerate launch")
-    if config.training.token_weights:
-        _refuse_backend("training.token_weights", "trl_async", "trl")
     if _tells_of_another_task(config.channel(SdpoSettings)):
         raise UsageError(NO_OTHER_TASK, "use --backend trl: trl_async looks at one task at a time")
     if config.hardware.lora_rank:
@@ -247,6 +247,7 @@ IDLE = {
         "sdpo": {"require_acceptance"},
         "training": {
             "rollouts", "gradient_ratio_target", "dynamic_sampling_rounds", "reference_kl", "checkpoint_every",
+            "token_weights",
         },
         "monitor": {"enabled"},
         "environment": {"curriculum"},

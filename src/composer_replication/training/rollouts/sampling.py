@@ -143,6 +143,8 @@ def sample_turns(
         on_turn: Is told of each turn when it ends.
         on_token: Is told how many tokens the longest turn has so far.
     """
+    if not contexts:
+        return []
     ids_BT, mask_BT = left_pad(contexts, pad_id, model.device)
     position_B1 = mask_BT.sum(1, keepdim=True)
     positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)

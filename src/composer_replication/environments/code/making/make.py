@@ -68,6 +68,7 @@ def make(
         scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="recompose-"))
         progress.stage("load", f"reading {source.name}")
         repository = load_repository(source, Path(scratch) / "repository")
+        _tell_left_out(repository, progress)
         call = json.loads(json.dumps(asdict(settings)))
         identity = {
             "repository": repository.name,
@@ -103,6 +104,7 @@ def make(
             "seconds": round(time.monotonic() - started, 2),
             "jobs": jobs,
             "proposed": proposed.total(),
+            "decided_now": len(decided) - len(earlier),
             "new": funnel["valid"] - sum(line["valid"] for line in earlier),
             **funnel,
         }
@@ -251,6 +253,15 @@ def _survey(repository: Repository, setup: TestSetup, path: Path, progress: Prog
     coverage = replace(survey(repository, setup, progress), red_for_agents=red)
     write_survey(path, coverage)
     return coverage
+
+
+def _tell_left_out(repository: Repository, progress: Progress) -> None:
+    for paths, what in (
+        (repository.unknown_to_git, "files that git does not know (`git add` takes them in)"),
+        (repository.links, "symbolic links"),
+    ):
+        if paths:
+            progress.note(f"left out, {what}: {len(paths)}, first {paths[0]}")
 
 
 def _give_up(into: Path) -> None:

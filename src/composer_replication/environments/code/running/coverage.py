@@ -64,12 +64,14 @@ def survey(repository: Repository, setup: TestSetup | None = None, progress: Pro
         traced = runner.run(replace(suite, trace=True))
         progress.step(3, len(HASH_SEEDS) + 2, "traced")
         cpu_s += runner.cpu_s
+    passing = frozenset.intersection(traced.passed, *(run.passed for run in runs))
     for seed in HASH_SEEDS[1:]:
         with WarmRunner(repository, setup, hash_seed=seed) as runner:
             runs.append(runner.run(suite))
             cpu_s += runner.cpu_s
-        progress.step(3 + seed, len(HASH_SEEDS) + 2, f"hash seed {seed}")
-    passing = frozenset.intersection(traced.passed, *(run.passed for run in runs))
+        passing &= runs[-1].passed
+        # The last word of a stage is the one that is always shown.
+        progress.step(3 + seed, len(HASH_SEEDS) + 2, f"{len(passing)} of {len(first.outcomes)} tests pass")
     once = frozenset[str]().union(traced.passed, *(run.passed for run in runs))
     source = frozenset(repository.source_files)
     by_symbol: defaultdict[Symbol, set[str]] = defaultdict(set)

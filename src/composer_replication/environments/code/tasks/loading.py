@@ -1,11 +1,13 @@
 """From a folder, a git checkout or an sdist to a clean `Repository`.
 
 Reads the source, writes a copy without history, caches and build products, and says what in it is package, what is
-test and which licence it names. Nothing of the repository is run here. Links are left out.
+test and which licence it names. Nothing of the repository is run here. Links, and of a checkout the files that git does
+not know, are left out and named.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -35,6 +37,7 @@ NOT_PACKAGES = {
 TEST_FOLDERS = {"tests", "test"}
 TEST_PATTERNS = ("test_*.py", "*_test.py", "tests.py", "test.py")
 NEEDED_BY_PYTEST = {"pytest", "_pytest", "pluggy", "packaging", "iniconfig", "pygments"}
+UNKNOWN_TO_GIT = ("--others", "--exclude-standard")
 MAX_TREE_BYTES = 128 * 1024 * 1024
 LICENCE_SIGNS = {
     "Apache-2.0": r"Apache License,?\s+Version 2\.0|Apache Software License|Apache-2\.0",
@@ -56,7 +59,11 @@ def load_repository(source: Path, into: Path) -> Repository:
         raise UsageError(f"{into} is not empty", "choose another folder")
     with tempfile.TemporaryDirectory() as scratch:
         folder = _as_folder(source, Path(scratch))
-        kept = [path for path in _candidates(folder) if not _is_junk(path)]
+        listed = _listed_by_git(folder)
+        found = [path for path in listed or _below(folder) if not _is_junk(path)]
+        links = [path for path in found if (folder / path).is_symlink()]
+        kept = [path for path in found if (folder / path).is_file() and path not in links]
+        unknown = [path for path in _listed_by_git(folder, *UNKNOWN_TO_GIT) if not _is_junk(path)] if listed else []
         if sum((folder / path).stat().st_size for path in kept) > MAX_TREE_BYTES:
             raise UsageError(f"{source} holds more than {MAX_TREE_BYTES >> 20} MiB", "point at a smaller folder")
         for path in kept:
@@ -66,7 +73,7 @@ def load_repository(source: Path, into: Path) -> Repository:
         about = _first_text(folder, ("PKG-INFO", "setup.cfg", "setup.py", "pyproject.toml"))
         name = described.get("name") or _header(about, "Name") or source.name.removesuffix(".tar.gz")
     checkout = source.absolute() if (source / ".git").exists() else None
-    return replace(describe(into, str(name)), checkout=checkout)
+    return replace(describe(into, str(name)), checkout=checkout, links=tuple(links), unknown_to_git=tuple(unknown))
 
 
 def describe(tree: Path, name: str) -> Repository:
@@ -127,21 +134,21 @@ def _as_folder(source: Path, scratch: Path) -> Path:
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else scratch
 
 
-def _candidates(folder: Path) -> list[str]:
-    """Tracked files where git knows the folder, all files otherwise."""
+def _listed_by_git(folder: Path, *options: str) -> list[str]:
+    """Empty where git does not know the folder."""
     git = shutil.which("git") if (folder / ".git").exists() else None
-    if git:
-        listed = subprocess.run(  # noqa: S603
-            [git, "-C", str(folder), "ls-files", "-z"], capture_output=True, check=False
-        )
-        if listed.returncode == 0 and listed.stdout:
-            tracked = listed.stdout.decode(errors="surrogateescape").split("\0")
-            return [path for path in tracked if path and _is_plain(folder, path)]
-    return list(files_of(folder))
+    if git is None:
+        return []
+    listed = subprocess.run(  # noqa: S603
+        [git, "-C", str(folder), "ls-files", "-z", *options], capture_output=True, check=False
+    )
+    return [path for path in listed.stdout.decode(errors="surrogateescape").split("\0") if path]
 
 
-def _is_plain(folder: Path, path: str) -> bool:
-    return (folder / path).is_file() and not (folder / path).is_symlink()
+def _below(folder: Path) -> list[str]:
+    """All files, and links to anything."""
+    found = (Path(at, name) for at, folders, names in os.walk(folder) for name in (*folders, *names))
+    return sorted(path.relative_to(folder).as_posix() for path in found if path.is_symlink() or path.is_file())
 
 
 def _is_junk(path: str) -> bool:

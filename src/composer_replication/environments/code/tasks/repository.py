@@ -26,6 +26,10 @@ class Repository:
     """Commit of that checkout; empty for its working tree."""
     selection: tuple[str, ...] = ()
     """Options of pytest by which the repository chooses among its tests."""
+    links: tuple[str, ...] = ()
+    """Symbolic links of the source; `tree` has none of them."""
+    unknown_to_git: tuple[str, ...] = ()
+    """Files of the checkout that are neither tracked nor ignored; `tree` has none of them."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -135,6 +135,11 @@ class EnvironmentRollouts:
         finally:
             closed(self._environment, episodes)
             self._is_playing = False
+
+    @property
+    def end_of_turn_id(self) -> int:
+        """With which the policy ends a turn."""
+        return self._policy.tokens.end_of_turn_id
 
     def check_dataset(self, dataset: Any) -> None:
         """Refuse `dataset`, the trainer's own, before anything is played if its first row names no task."""
@@ -269,7 +274,9 @@ class EnvironmentRollouts:
         made["charge"] = list(observed.charges) if observed else [0.0] * len(rollouts)
         self._seen = {"rollout/seconds": worker.total_s, "rollout/environment_share": worker.environment_share}
         self._seen |= observed.metrics if observed else {}
-        return made if self._watcher is None else {**made, **self._watcher(rollouts, traces, step)}
+        return (
+            made if self._watcher is None else {**made, **_added(self._watcher(rollouts, traces, step), len(rollouts))}
+        )
 
     def _is_accepted(self, rolled: Rolled, hinted: HintedTurn, text: str) -> bool:
         trace = rolled.trace
@@ -284,6 +291,17 @@ class EnvironmentRollouts:
             return not answer.failed
         finally:
             episode.close()
+
+
+def _added(columns: Any, rows: int) -> Mapping[str, list[Any]]:
+    """What a watcher returned; else TRL would miss a column, and not say whose."""
+    wanted = f"return a dict of lists of {rows} values, {{}} where it adds nothing"
+    if not isinstance(columns, Mapping):
+        raise UsageError(f"watcher returned {type(columns).__name__} for {rows} rollouts", wanted)
+    for name, column in cast("Mapping[str, Any]", columns).items():
+        if not isinstance(column, Sequence) or len(cast("Sequence[Any]", column)) != rows:
+            raise UsageError(f"watcher gave column {name} no value for each of {rows} rollouts", wanted)
+    return cast("Mapping[str, list[Any]]", columns)
 
 
 def only_read(settings: TrainingConfig) -> TrainingConfig:

@@ -9,6 +9,7 @@ pass of its own, before the policy's forward pass, so that peak memory is the la
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -124,6 +125,8 @@ class ComposerReplicationTrainer(StatefulTrainer, GRPOTrainer):
         self.reward_funcs = list(map(checked, self.reward_funcs, self.reward_func_names))
         if isinstance(self.rollout_func, EnvironmentRollouts):
             self.rollout_func.check_dataset(self.train_dataset)
+            # TRL knows where texts end. A base model's turns end otherwise, and all would be taken for cut off.
+            self.eos_token_ids = sorted({*self.eos_token_ids, self.rollout_func.end_of_turn_id})
         _refuse_no_channels(channels)
         _refuse_nonsense(gradient_ratio_cap, dynamic_sampling_rounds)
         _refuse_two_weights(
@@ -216,6 +219,12 @@ class ComposerReplicationTrainer(StatefulTrainer, GRPOTrainer):
         generated = super()._generate_and_score_completions(inputs)
         if not self.model.training:
             return generated
+        if self.args.mask_truncated_completions and not generated["completion_mask"].any():
+            warnings.warn(
+                "mask_truncated_completions left out every rollout of a step, as each was cut off at its last turn; "
+                "allow longer turns, or take it out",
+                stacklevel=2,
+            )
         scored = self._scored
         if self._prompts:
             generated, scored = self._refilled(self._prompts, generated, scored)
