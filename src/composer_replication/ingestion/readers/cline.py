@@ -32,7 +32,7 @@ TOOLS = (
 ).split()
 OPENING = re.compile(rf"<({'|'.join(TOOLS)})>")
 PARAMETER = re.compile(r"<([a-z_]+)>")
-RESULT_HEADER = re.compile(r"\[([a-z_]+)(?: for .*)?\] Result:(?:\n|$)")
+RESULT_HEADER = re.compile(r"\[([a-z_]+)(?: for .*?)?\] Result:(?:\n|$)", re.DOTALL)
 FILE_TEXTS = ("content", "diff")
 FUNCTION_RESULTS = ("<function_results>\n", "\n</function_results>")
 TASK_TAGS = ("<task>", "<user_message>", "[TASK RESUMPTION]")
