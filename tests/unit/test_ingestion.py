@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import select
@@ -16,7 +17,7 @@ import zstandard
 
 from composer_replication.cli.ingest import ingest as ingest_command
 from composer_replication.errors import UsageError
-from composer_replication.ingestion import Ingestion, find_inputs
+from composer_replication.ingestion import Ingestion, find_inputs, reading
 from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
@@ -232,6 +233,35 @@ def test_a_damaged_byte_costs_a_line(tmp_path: Path, damage: bytes, at: int) -> 
     assert [len(trace.turns) for trace in found.traces] == [2]
     (aside,) = found.reading.quarantined
     assert aside.byte_offset == len(lines[0]) * at
+
+
+def test_a_document_may_stand_on_one_line_and_a_long_line_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 300)
+    rows = [
+        {"messages": [{"role": "user", "content": "a" * size}, {"role": "assistant", "content": "b"}]}
+        for size in (500, 1, 2)
+    ]
+    (tmp_path / "one.json").write_text(json.dumps(rows))
+    write(tmp_path / "rows.jsonl", *rows)
+    found = ingest(tmp_path, tmp_path)
+    assert [trace.source.file for trace in found.traces] == ["one.json"] * 3
+    assert found.reading.counts()["skipped"] == {"duplicate_session": 2}
+    assert [(aside.file, aside.reason) for aside in found.reading.quarantined] == [
+        ("rows.jsonl", "line longer than 300 bytes")
+    ]
+
+
+def test_compressed_sessions_are_read_where_they_lie_in_a_folder(tmp_path: Path) -> None:
+    folder = write(tmp_path / "sessions" / "s.jsonl", turn("m1")).parent
+    packed = gzip.compress(json.dumps(turn("m2", session="t")).encode() + b"\n")
+    (folder / "t.jsonl.gz").write_bytes(packed)
+    (folder / "cut.jsonl.gz").write_bytes(packed[:-9])
+    (folder / "u.jsonl.zst").write_bytes(zstandard.compress(json.dumps(turn("m3", session="u")).encode()))
+    found = ingest(tmp_path, folder)
+    assert [trace.source.file for trace in found.traces] == ["s.jsonl", "t.jsonl.gz", "u.jsonl.zst"]
+    assert [aside.file for aside in found.reading.quarantined] == ["cut.jsonl.gz"]
 
 
 def test_a_folder_that_cannot_be_opened_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
