@@ -141,7 +141,7 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     assert found.report.skipped["result_without_call"] == 1
     assert found.report.skipped["session_without_turns"] == 2
     assert found.report.skipped["torn_last_line"] == 1
-    assert found.report.unknown["unknown"] == {"role/robot": 1, "(other)": 1}
+    assert found.report.unknown["unknown"] == {"int": 1, "role/robot": 1, "(other)": 1}
 
 
 def test_recognises_only_what_no_other_reader_has() -> None:

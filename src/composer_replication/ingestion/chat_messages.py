@@ -35,6 +35,8 @@ def text_of(content: Any) -> str:
     """The text of a message. Images and the like leave a placeholder; reasoning is not part of the text."""
     if isinstance(content, str):
         return content
+    if isinstance(content, dict):
+        return as_text(cast(JsonObject, content).get("text"))
     return "\n".join(text for part in as_list(content) if (text := _part_text(part)) is not None)
 
 

@@ -25,6 +25,7 @@ from composer_replication.records import JsonObject
 from composer_replication.store import hash_of
 
 from .tables import TABLE_SUFFIXES, open_table
+from .values import as_list, as_objects
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 64 << 20
@@ -73,6 +74,14 @@ class ReadingReport:
         """Count a `kind` of record that the reader does not know, by `version` of the agent."""
         self.unknown.setdefault(label(version or "unknown"), Counter())[label(kind)] += 1
         self.skip("unknown", kind)
+
+    def objects(self, value: Any) -> list[JsonObject]:
+        """The objects of a list of messages; what else it holds is counted as unknown."""
+        items = as_list(value)
+        for item in items:
+            if not isinstance(item, dict):
+                self.meet_unknown(None, type(item).__name__)
+        return as_objects(items)
 
 
 @lru_cache(1024)
