@@ -85,7 +85,7 @@ class _Log:
         elif "projectHash" in record and "sessionId" in record:
             self._begin(report, record, start, end)
         elif "type" in record:
-            self._add_message(record, start, end)
+            self._add_message(report, record, start, end)
         elif "$set" in record:
             self.metadata |= {name: value for name, value in update.items() if name != "messages"}
             if isinstance(update.get("messages"), list):
@@ -97,12 +97,13 @@ class _Log:
     def _begin(self, report: ReadingReport, record: JsonObject, start: int, end: int) -> None:
         self.metadata |= {name: value for name, value in record.items() if name != "messages"}
         for message in report.objects(record.get("messages")):
-            self._add_message(message, start, end)
+            self._add_message(report, message, start, end)
 
-    def _add_message(self, record: JsonObject, start: int, end: int) -> None:
+    def _add_message(self, report: ReadingReport, record: JsonObject, start: int, end: int) -> None:
         message_id = as_name(record.get("id")) or content_id(record)
         if known := self.messages.get(message_id):
             known.record, known.end = record, end
+            report.skipped["message_written_again"] += 1
             return
         message = self.messages[message_id] = _Message({**record, "id": message_id}, start, end)
         self.steps.append(message)
