@@ -200,8 +200,8 @@ class InputFile:
         self.report.quarantined.append(Quarantined(self.name, byte_offset, reason))
 
     def lines(self, only_to_look: bool = False) -> Iterator[RawLine]:
-        """Lines that are not blank. A line above `MAX_LINE_BYTES` is quarantined without being held in memory; where
-        somebody only looks what the file is, it is just passed over."""
+        """Lines that are not blank. A line above `MAX_LINE_BYTES` is quarantined without being held in memory; with
+        `only_to_look` it is just passed over."""
         if self.path.is_dir():
             yield from self._files_as_lines()
             return
