@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from composer_replication.ingestion.formats import detect_format
 from composer_replication.ingestion.readers import aider
+from composer_replication.ingestion.reading import InputFile, ReadingReport
 
 from .reading_trials import Trial, trial
 
@@ -36,6 +38,18 @@ def test_user_lines_console_lines_and_answers(tmp_path: Path) -> None:
     raw = (tmp_path / ".aider.chat.history.md").read_bytes()
     assert turn.byte_range and raw[slice(*turn.byte_range)].decode().strip() == answer.strip()
     assert found.report.skipped["console_line"] == 3
+
+
+def test_line_ends_of_windows_and_a_byte_order_mark(tmp_path: Path) -> None:
+    parts = START, "\n#### do it  \n", "\nChange.\n\n", edit("a.py", "x", "y"), TOKENS, "> Applied edit to a.py  \n"
+    plain = read(tmp_path, *parts)
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert detect_format(InputFile(path, ReadingReport())) == "aider"
+    found = Trial(aider.read, path)
+    assert (found.texts(0), found.actions(), found.results()) == (plain.texts(0), plain.actions(), plain.results())
+    turn = found.trace.turns[0]
+    assert turn.byte_range and path.read_bytes()[slice(*turn.byte_range)].startswith(b"Change.")
 
 
 def test_edits_become_calls_with_the_report_as_result(tmp_path: Path) -> None:

@@ -67,6 +67,15 @@ def test_calls_written_as_tags_and_their_results(tmp_path: Path) -> None:
     assert found.roles(1) == "suatu"
 
 
+def test_the_header_of_a_result_repeats_a_command_of_several_lines(tmp_path: Path) -> None:
+    command = "git commit -m 'what\n\nwhy [1]'\ngit push"
+    call = assistant(text(f"<execute_command>\n<command>{command}</command>\n</execute_command>"))
+    header = f"[execute_command for '{command}'] Result:"
+    for answer in (user(text(f"{header}\nDone.")), user(text(header), text("Done."))):
+        found = trial(cline.read, tmp_path, [TASK, call, answer, assistant(text("Ok."))])
+        assert (found.results(), found.roles(1)) == ([("Done.", False)], "suat")
+
+
 def test_a_text_that_only_mentions_a_tool_stays_text(tmp_path: Path) -> None:
     found = trial(cline.read, tmp_path, [TASK, assistant(text("Use <read_file> next."))])
     assert found.actions() == ["Use <read_file> next."]

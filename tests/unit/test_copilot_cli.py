@@ -51,6 +51,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
+def test_an_event_that_stands_there_twice_counts_once(path: Path) -> None:
+    twice = [event for event in SESSION for _ in range(2)]
+    result = read_log(read, path, twice)
+    assert result.trace.messages == read_log(read, path, SESSION).trace.messages
+    assert result.report.skipped["duplicate_event"] == 3
+
+
 def test_messages_calls_and_results(path: Path) -> None:
     result = read_log(read, path, SESSION)
     trace = result.trace

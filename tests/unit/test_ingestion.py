@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import select
@@ -16,7 +17,8 @@ import zstandard
 
 from composer_replication.cli.ingest import ingest as ingest_command
 from composer_replication.errors import UsageError
-from composer_replication.ingestion import Ingestion, find_inputs
+from composer_replication.ingestion import Ingestion, find_inputs, reading
+from composer_replication.ingestion.formats import TRACE_READERS
 from composer_replication.records import Trace
 from composer_replication.runs import Run
 from composer_replication.sites import find_sites
@@ -234,6 +236,75 @@ def test_a_damaged_byte_costs_a_line(tmp_path: Path, damage: bytes, at: int) -> 
     assert [len(trace.turns) for trace in found.traces] == [2]
     (aside,) = found.reading.quarantined
     assert aside.byte_offset == len(lines[0]) * at
+
+
+def test_a_document_may_stand_on_one_line_and_a_long_line_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 300)
+    rows = [
+        {"messages": [{"role": "user", "content": "a" * size}, {"role": "assistant", "content": "b"}]}
+        for size in (500, 1, 2)
+    ]
+    (tmp_path / "one.json").write_text(json.dumps(rows))
+    write(tmp_path / "rows.jsonl", *rows)
+    found = ingest(tmp_path, tmp_path)
+    assert [trace.source.file for trace in found.traces] == ["one.json"] * 3
+    assert found.reading.counts()["skipped"] == {"duplicate_session": 2}
+    assert [(aside.file, aside.reason) for aside in found.reading.quarantined] == [
+        ("rows.jsonl", "line longer than 300 bytes")
+    ]
+
+
+def test_compressed_sessions_are_read_where_they_lie_in_a_folder(tmp_path: Path) -> None:
+    folder = write(tmp_path / "sessions" / "s.jsonl", turn("m1")).parent
+    packed = gzip.compress(json.dumps(turn("m2", session="t")).encode() + b"\n")
+    (folder / "t.jsonl.gz").write_bytes(packed)
+    (folder / "cut.jsonl.gz").write_bytes(packed[:-9])
+    (folder / "u.jsonl.zst").write_bytes(zstandard.compress(json.dumps(turn("m3", session="u")).encode()))
+    found = ingest(tmp_path, folder)
+    assert [trace.source.file for trace in found.traces] == ["s.jsonl", "t.jsonl.gz", "u.jsonl.zst"]
+    assert [aside.file for aside in found.reading.quarantined] == ["cut.jsonl.gz"]
+
+
+CHAT: list[Any] = [
+    {"role": "user", "content": {"type": "text", "text": "a"}, "agent": "main"},
+    {"role": "assistant", "content": "b", "agent": "main"},
+]
+STEPS = [{"source": "user", "message": "a"}, {"source": "agent", "message": "b"}]
+DOCUMENTS: dict[str, tuple[Any, str]] = {
+    "messages": ({"messages": CHAT}, "messages"),
+    "mini_swe_agent": ({"trajectory_format": "mini-swe-agent-1", "messages": CHAT}, "messages"),
+    "swe_smith": ({"instance_id": "i", "traj_id": "t", "messages": CHAT}, "messages"),
+    "swe_agent": ({"history": CHAT, "trajectory": []}, "history"),
+    "atif": ({"schema_version": "ATIF-v1.4", "steps": STEPS}, "steps"),
+    "cline": (
+        {"agent": "a", "sessionId": "s", "updated_at": "t", "messages": [{"role": "user", "content": "a"}, CHAT[1]]},
+        "messages",
+    ),
+    "gemini_cli": (
+        {"projectHash": "h", "sessionId": "s", "messages": [{"type": "user", "content": "a"}, {"type": "gemini"}]},
+        "messages",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_stands_among_messages_and_is_none_is_counted(tmp_path: Path, name: str) -> None:
+    document, key = DOCUMENTS[name]
+    damaged = {**document, key: [*document[key], None, "lost", ["lost"]]}
+    (path := tmp_path / "s.json").write_text(json.dumps(damaged))
+    report = reading.ReadingReport()
+    (session,) = TRACE_READERS[name].read(reading.InputFile(path, report))
+    assert [message["content"] for message in session.trace().messages[1:2]] == ["a"]
+    assert report.unknown["unknown"].total() == 3
+
+
+def test_results_of_a_call_that_is_not_there_are_all_counted(tmp_path: Path) -> None:
+    block = {"type": "tool_result", "tool_use_id": "gone", "content": "x"}
+    asked = {**said("?"), "uuid": "u9", "message": {"role": "user", "content": [block, block]}}
+    found = ingest(tmp_path, write(tmp_path / "s.jsonl", turn("m1"), asked))
+    assert found.reading.counts()["skipped"] == {"result_without_call": 1, "duplicate_result": 1}
 
 
 def test_a_folder_that_cannot_be_opened_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,13 @@ def test_reasoning_is_not_text(tmp_path: Path) -> None:
         assert (trace.turns[0].thinking, trace.messages[2]["content"]) == ("hm", "Done.")
 
 
+@pytest.mark.parametrize(("field", "wanted"), [("plan", "plan\n\nlook"), (" look ", " look "), ("", "look")])
+def test_reasoning_in_a_field_and_in_the_text(tmp_path: Path, field: str, wanted: str) -> None:
+    answer = {"role": "assistant", "content": "<think>look</think>Done.", "reasoning_content": field}
+    found = read(tmp_path, {"messages": [ASK, answer]})
+    assert (found.trace.turns[0].thinking, found.trace.messages[2]["content"]) == (wanted, "Done.")
+
+
 def test_parts_and_late_system_messages(tmp_path: Path) -> None:
     parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "data:"}}]
     messages = [{"role": "user", "content": parts}, {"role": "system", "content": "Be brief."}, DONE]
@@ -141,7 +148,7 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     assert found.report.skipped["result_without_call"] == 1
     assert found.report.skipped["session_without_turns"] == 2
     assert found.report.skipped["torn_last_line"] == 1
-    assert found.report.unknown["unknown"] == {"role/robot": 1, "(other)": 1}
+    assert found.report.unknown["unknown"] == {"int": 1, "role/robot": 1, "(other)": 1}
 
 
 def test_recognises_only_what_no_other_reader_has() -> None:

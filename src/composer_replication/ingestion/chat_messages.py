@@ -24,7 +24,10 @@ def take_apart(message: JsonObject, cut: Callable[[str], tuple[str, Sequence[Par
     inline, text = cut_thinking(text_of(content))
     thinking = next((value for name in THINKING_FIELDS if (value := text_of(message.get(name))).strip()), "")
     blocks = [*as_list(content), *as_list(message.get("thinking_blocks"))]
-    thinking = thinking or "\n\n".join(filter(None, map(_thinking_text, as_objects(blocks)))) or inline
+    thinking = thinking or "\n\n".join(filter(None, map(_thinking_text, as_objects(blocks))))
+    if inline.strip() not in thinking:
+        # Some servers give the same reasoning in both places.
+        thinking = "\n\n".join(filter(None, [thinking, inline]))
     if calls := list(_calls(message)):
         return ModelReply(text, thinking, calls)
     text, found = cut(text)
@@ -35,6 +38,8 @@ def text_of(content: Any) -> str:
     """The text of a message. Images and the like leave a placeholder; reasoning is not part of the text."""
     if isinstance(content, str):
         return content
+    if isinstance(content, dict):
+        return as_text(cast(JsonObject, content).get("text"))
     return "\n".join(text for part in as_list(content) if (text := _part_text(part)) is not None)
 
 

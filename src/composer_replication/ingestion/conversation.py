@@ -191,9 +191,9 @@ class Conversation:
     def result(self, call_id: str, content: str, is_error: bool = False) -> None:
         """The answer to a call. One that comes before its call waits for it."""
         call = self._calls.get(call_id)
-        if call is None:
-            self._early_results.setdefault(call_id, (content, is_error))
-        elif call.answer is None:
+        if call is None and call_id not in self._early_results:
+            self._early_results[call_id] = (content, is_error)
+        elif call is not None and call.answer is None:
             self._tool_use.end(call_id, worked=not is_error)
             call.answer, call.failed = self._spool.add(self._redactor.text(content)), is_error
         else:

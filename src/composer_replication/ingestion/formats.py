@@ -70,7 +70,8 @@ def _head_values(file: InputFile) -> Iterator[Any]:
     lines = list(_head_lines(file))
     values = map(_value, lines)
     first = next(values, None)
-    begins_a_document = first is None and lines and lines[0].lstrip(BYTE_ORDER_MARK + b" \t")[:1] in (b"{", b"[")
+    # Without a line that is short enough it may be a document on a single one.
+    begins_a_document = first is None and (not lines or lines[0].lstrip(BYTE_ORDER_MARK + b" \t")[:1] in (b"{", b"["))
     document = file.whole() if begins_a_document else None
     is_text = True
     for value in [document.value] if document else chain([first], values):
@@ -85,7 +86,7 @@ def _head_values(file: InputFile) -> Iterator[Any]:
 
 def _head_lines(file: InputFile) -> Iterator[bytes]:
     taken = 0
-    for line in islice(file.lines(), HEAD_RECORDS):
+    for line in islice(file.lines(only_to_look=True), HEAD_RECORDS):
         yield line.raw
         taken += len(line.raw)
         if taken > HEAD_BYTES:

@@ -235,7 +235,7 @@ def _session_files(root: Path, folder: Path, names: Sequence[str], skipped: Coun
 
 
 def _plain_name(path: Path) -> str:
-    return path.name.removesuffix(".zst")
+    return path.name.removesuffix(".zst").removesuffix(".gz")
 
 
 def _not_text(head: bytes) -> str | None:

@@ -5,6 +5,7 @@ Nothing here raises for bad input: a line or file that cannot be read is quarant
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
@@ -24,6 +25,7 @@ from composer_replication.records import JsonObject
 from composer_replication.store import hash_of
 
 from .tables import TABLE_SUFFIXES, open_table
+from .values import as_list, as_objects
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 64 << 20
@@ -72,6 +74,14 @@ class ReadingReport:
         """Count a `kind` of record that the reader does not know, by `version` of the agent."""
         self.unknown.setdefault(label(version or "unknown"), Counter())[label(kind)] += 1
         self.skip("unknown", kind)
+
+    def objects(self, value: Any) -> list[JsonObject]:
+        """The objects of a list of messages; what else it holds is counted as unknown."""
+        items = as_list(value)
+        for item in items:
+            if not isinstance(item, dict):
+                self.meet_unknown(None, type(item).__name__)
+        return as_objects(items)
 
 
 @lru_cache(1024)
@@ -135,8 +145,8 @@ class Document(NamedTuple):
 
 @dataclass
 class InputFile:
-    """A session file, plain or `.zst`, or a table. Byte offsets count uncompressed bytes, of a table those of its rows
-    as JSON lines."""
+    """A session file, plain, `.zst` or `.gz`, or a table. Byte offsets count uncompressed bytes, of a table those of
+    its rows as JSON lines."""
 
     path: Path
     report: ReadingReport
@@ -170,6 +180,10 @@ class InputFile:
                 yield lines
             return
         with self.path.open("rb", buffering=BUFFER_BYTES) as raw:
+            if self.path.suffix == ".gz":
+                with gzip.open(raw) as plain:
+                    yield cast(BinaryIO, plain)
+                return
             if self.path.suffix != ".zst":
                 yield raw
                 return
@@ -185,8 +199,9 @@ class InputFile:
         """Set aside what stands at `byte_offset`, and go on."""
         self.report.quarantined.append(Quarantined(self.name, byte_offset, reason))
 
-    def lines(self) -> Iterator[RawLine]:
-        """Lines that are not blank. A line above `MAX_LINE_BYTES` is quarantined without being held in memory."""
+    def lines(self, only_to_look: bool = False) -> Iterator[RawLine]:
+        """Lines that are not blank. A line above `MAX_LINE_BYTES` is quarantined without being held in memory; with
+        `only_to_look` it is just passed over."""
         if self.path.is_dir():
             yield from self._files_as_lines()
             return
@@ -198,7 +213,8 @@ class InputFile:
                     while raw and not raw.endswith(b"\n"):
                         raw = handle.readline(MAX_LINE_BYTES)
                         end += len(raw)
-                    self.quarantine(start, f"line longer than {MAX_LINE_BYTES} bytes")
+                    if not only_to_look:
+                        self.quarantine(start, f"line longer than {MAX_LINE_BYTES} bytes")
                 elif not raw.isspace():
                     yield RawLine(raw, start, end)
 
@@ -262,12 +278,13 @@ class InputFile:
 
     def _begins_as_a_log(self) -> bool:
         """Whether the first line is a value and another line follows: then there is no need to hold the whole file."""
-        first = list(islice(self.lines(), 2))
+        first = list(islice(self.lines(only_to_look=True), 2))
         return len(first) == 2 and is_json(first[0].raw)
 
     def _is_a_log(self) -> bool:
         """Whether a line among the first is a value of its own. Lines inside a document that was cut are indented."""
-        return any(line.raw[:1] in b"{[\xef" and is_json(line.raw) for line in islice(self.lines(), HEAD_RECORDS))
+        head = islice(self.lines(only_to_look=True), HEAD_RECORDS)
+        return any(line.raw[:1] in b"{[\xef" and is_json(line.raw) for line in head)
 
 
 def is_json(raw: bytes) -> bool:

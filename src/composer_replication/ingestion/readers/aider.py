@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 from composer_replication.records import JsonObject, content_id
 
 from ..conversation import Conversation
-from ..reading import InputFile
+from ..reading import BYTE_ORDER_MARK, InputFile
 from ..session import Session
 
 AGENT = "aider"
 HEADER = "# aider chat started at "
 LINE_END = "  "
+MARK = BYTE_ORDER_MARK.decode()
 PROMPT_COMMANDS = ("/ask", "/code", "/architect", "/help")
 RESET_COMMANDS = ("/clear", "/reset")
 CONFIRMATION = "(Y)es/(N)o"
@@ -40,7 +41,7 @@ THINKING = re.compile(r"(?:(?<!-)-+\s+)?â–º \*\*THINKING\*\*\n(.*?)(?<!-)-+\s+â–
 
 
 def recognises(value: Any) -> bool:
-    return isinstance(value, str) and value.lstrip().startswith(HEADER)
+    return isinstance(value, str) and value.removeprefix(MARK).lstrip().startswith(HEADER)
 
 
 class SpokenPart(NamedTuple):
@@ -69,6 +70,7 @@ def _parts(text: str) -> Iterator[SpokenPart]:
     speaker, lines, start, end, unfinished = "", list[str](), 0, 0, False
     for line in text.split("\n"):
         before, end = end, end + len(line.encode("utf-8", "replace")) + 1
+        line = line.removeprefix(MARK).removesuffix("\r")
         is_line = line.endswith(LINE_END)
         if line.startswith(HEADER):
             kind, shown, unfinished = "header", line.removeprefix(HEADER), False

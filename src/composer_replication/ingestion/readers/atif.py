@@ -59,7 +59,7 @@ class _Reader:
 
     def session(self) -> Session:
         trajectory = self._trajectory
-        steps = as_objects(trajectory.get("steps"))
+        steps = self._report.objects(trajectory.get("steps"))
         for step in steps:
             self._add(step)
         self._skip_subagents(trajectory.get("subagent_trajectories"))

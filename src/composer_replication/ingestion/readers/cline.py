@@ -32,7 +32,7 @@ TOOLS = (
 ).split()
 OPENING = re.compile(rf"<({'|'.join(TOOLS)})>")
 PARAMETER = re.compile(r"<([a-z_]+)>")
-RESULT_HEADER = re.compile(r"\[([a-z_]+)(?: for .*)?\] Result:(?:\n|$)")
+RESULT_HEADER = re.compile(r"\[([a-z_]+)(?: for .*?)?\] Result:(?:\n|$)", re.DOTALL)
 FILE_TEXTS = ("content", "diff")
 FUNCTION_RESULTS = ("<function_results>\n", "\n</function_results>")
 TASK_TAGS = ("<task>", "<user_message>", "[TASK RESUMPTION]")
@@ -73,7 +73,7 @@ def _session(file: InputFile, document: Document) -> Iterator[Session]:
     is_subagent = session_id is not None and SUBAGENT_SEPARATOR in session_id
     if is_subagent and file.leaves_out_subagent():
         return
-    messages = as_objects(document.value) or as_objects(fields.get("messages"))
+    messages = file.report.objects(document.value) or file.report.objects(fields.get("messages"))
     reader = _Reader(file, document, session_id)
     reader.conversation.is_subagent = is_subagent
     if prompt := as_text(fields.get("system_prompt")):

@@ -80,6 +80,8 @@ class _Reader:
             return
         event_id = as_name(record.get("id")) or f"at {line.start}"
         match as_text(record.get("type")):
+            case "assistant.message" | "user.message" if event_id in self._entries:
+                self._report.skipped["duplicate_event"] += 1
             case "assistant.message":
                 self._entries[event_id] = self._add_assistant(line, event_id, data)
             case "tool.execution_complete":

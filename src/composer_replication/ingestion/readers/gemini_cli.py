@@ -17,7 +17,7 @@ from typing import Any
 from composer_replication.records import JsonObject, canonical_json, content_id
 
 from ..conversation import Conversation
-from ..reading import InputFile
+from ..reading import InputFile, ReadingReport
 from ..session import AssistantTurn, Said, Session
 from ..values import as_list, as_name, as_object, as_objects, as_text, placeholder
 
@@ -43,11 +43,11 @@ def read(file: InputFile) -> Iterator[Session]:
     """The sessions of a file: a chat, a log, or a list of chats."""
     log = _Log()
     for document in file.documents():
-        for record in as_objects(document.value) or [as_object(document.value)]:
+        for record in file.report.objects(document.value) or [as_object(document.value)]:
             if log.steps and ("projectHash" in record and record.get("sessionId") != log.metadata.get("sessionId")):
                 yield from _session(file, log)
                 log = _Log()
-            if not log.add(record, document.start, document.end):
+            if not log.add(file.report, record, document.start, document.end):
                 file.report.meet_unknown(None, "/".join(map(str, record)))
     yield from _session(file, log)
 
@@ -77,32 +77,33 @@ class _Log:
     messages: dict[str, _Message] = field(default_factory=dict[str, _Message])
     steps: list[_Message | _Rewind | _Checkpoint] = field(default_factory=list[_Message | _Rewind | _Checkpoint])
 
-    def add(self, record: JsonObject, start: int, end: int) -> bool:
+    def add(self, report: ReadingReport, record: JsonObject, start: int, end: int) -> bool:
         """Takes a record of the log; False where it is none."""
         update = as_object(record.get("$set"))
         if rewind := as_name(record.get("$rewindTo")):
             self.steps.append(_Rewind(rewind))
         elif "projectHash" in record and "sessionId" in record:
-            self._begin(record, start, end)
+            self._begin(report, record, start, end)
         elif "type" in record:
-            self._add_message(record, start, end)
+            self._add_message(report, record, start, end)
         elif "$set" in record:
             self.metadata |= {name: value for name, value in update.items() if name != "messages"}
             if isinstance(update.get("messages"), list):
-                self.steps.append(_Checkpoint(as_objects(update.get("messages"))))
+                self.steps.append(_Checkpoint(report.objects(update.get("messages"))))
         else:
             return False
         return True
 
-    def _begin(self, record: JsonObject, start: int, end: int) -> None:
+    def _begin(self, report: ReadingReport, record: JsonObject, start: int, end: int) -> None:
         self.metadata |= {name: value for name, value in record.items() if name != "messages"}
-        for message in as_objects(record.get("messages")):
-            self._add_message(message, start, end)
+        for message in report.objects(record.get("messages")):
+            self._add_message(report, message, start, end)
 
-    def _add_message(self, record: JsonObject, start: int, end: int) -> None:
+    def _add_message(self, report: ReadingReport, record: JsonObject, start: int, end: int) -> None:
         message_id = as_name(record.get("id")) or content_id(record)
         if known := self.messages.get(message_id):
             known.record, known.end = record, end
+            report.skipped["message_written_again"] += 1
             return
         message = self.messages[message_id] = _Message({**record, "id": message_id}, start, end)
         self.steps.append(message)

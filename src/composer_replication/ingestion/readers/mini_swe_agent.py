@@ -54,7 +54,7 @@ class _Run:
     def __init__(self, file: InputFile, document: Document) -> None:
         self._report = file.report
         fields = self._fields = as_object(document.value)
-        self._messages = as_objects(document.value) or as_objects(fields.get("messages"))
+        self._messages = self._report.objects(document.value) or self._report.objects(fields.get("messages"))
         info = as_object(fields.get("info"))
         configured = as_object(as_object(info.get("config")).get("model")).get("model_name")
         self._model = as_name(configured) or as_name(fields.get("model"))

@@ -64,7 +64,7 @@ def _session(file: InputFile, document: Document) -> Iterator[Session]:
     conversation = Conversation(file, AGENT, fidelity="exact")
     conversation.tools(openai_tools(row.get("tools")))
     chat = Chat(conversation, file.report, document)
-    messages = as_objects(_messages(row))
+    messages = file.report.objects(_messages(row))
     model = as_name(row.get("model")) or model_of_run(row.get("run_id"))
     for message in messages:
         chat.add(message, model)

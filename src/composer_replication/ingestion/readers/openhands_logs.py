@@ -31,7 +31,7 @@ def is_log(record: JsonObject) -> bool:
 def read_log(file: InputFile, document: Document) -> Iterator[Session]:
     log = as_object(document.value)
     translated = log.get("raw_messages", log.get("fncall_messages"))
-    messages = as_objects(translated if isinstance(translated, list) else log.get("messages"))
+    messages = file.report.objects(translated if isinstance(translated, list) else log.get("messages"))
     response = as_object(log.get("fncall_response") or log.get("response"))
     choices = as_objects(response.get("choices"))
     tools = log.get("tools") or as_object(log.get("kwargs")).get("tools")

@@ -20,7 +20,7 @@ from ..dialogue import ModelReply, ParsedCall
 from ..documents import outcome_of, read_row
 from ..reading import Document, InputFile, parse_json
 from ..session import Session
-from ..values import as_int, as_list, as_name, as_object, as_objects, as_text
+from ..values import as_int, as_list, as_name, as_object, as_text
 from .openhands_logs import AGENT, is_log, read_log
 from .openhands_view import STILL_RUNNING, View, command_output
 
@@ -47,7 +47,7 @@ def recognises(value: Any) -> bool:
 def read(file: InputFile) -> Iterator[Session]:
     events = _Events(file)
     for document in _documents(file):
-        for record in as_objects(document.value) or [as_object(document.value)]:
+        for record in file.report.objects(document.value) or [as_object(document.value)]:
             make = read_log if is_log(record) else _session if "history" in record else events.take
             yield from read_row(file, make, document._replace(value=record))
     session = events.session()
@@ -64,7 +64,7 @@ def _is_event(record: JsonObject) -> bool:
 def _session(file: InputFile, document: Document) -> Iterator[Session]:
     """A row of an evaluation's `output.jsonl`."""
     row, events = as_object(document.value), _Events(file)
-    for event in as_objects(row.get("history")):
+    for event in file.report.objects(row.get("history")):
         events.add(event, document)
     report = as_object(as_object(row.get("test_result")).get("report"))
     yield events.session(as_name(row.get("instance_id")), outcome_of(report.get("resolved")))

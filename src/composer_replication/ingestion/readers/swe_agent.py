@@ -61,7 +61,7 @@ def _row_session(file: InputFile, document: Document, row: JsonObject) -> Sessio
     conversation = Conversation(file, AGENT)
     dialogue = Dialogue(conversation, document)
     model = as_name(row.get("model_name"))
-    messages = as_objects(row.get("trajectory"))
+    messages = file.report.objects(row.get("trajectory"))
     for message in messages:
         text = as_text(message.get("text"))
         match message.get("role"):
@@ -81,7 +81,7 @@ def _row_session(file: InputFile, document: Document, row: JsonObject) -> Sessio
 
 def _run_session(file: InputFile, document: Document, run: JsonObject) -> Session:
     reader = _Run(file, document, run)
-    history = as_objects(run.get("history"))
+    history = file.report.objects(run.get("history"))
     reader.add(history)
     environment = as_name(run.get("environment"))
     stem, is_traj, _ = file.name.partition(".traj")

@@ -45,7 +45,7 @@ def read(file: InputFile) -> Iterator[Session]:
 
 def _session(file: InputFile, document: Document) -> Iterator[Session]:
     row = as_object(document.value)
-    messages = as_objects(maybe_json(row.get("messages")))
+    messages = file.report.objects(maybe_json(row.get("messages")))
     style = _style(messages)
     conversation = Conversation(file, AGENT, "exact" if style == "tool" else "reconstructed")
     dialogue = Dialogue(conversation, document)
