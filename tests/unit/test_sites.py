@@ -371,9 +371,19 @@ def test_tools_that_refuse_without_a_flag(agent: str, text: str, kind: str) -> N
     assert site.error_kind == kind
 
 
-def test_a_broken_world_is_the_environments_fault() -> None:
-    [site] = find_sites(shell("git pull", "Exit code 1\nfatal: Could not resolve host: github.com", True))
-    assert (site.error_kind, site.fault) == ("exit_code", "environment")
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [
+        ("fatal: Could not resolve host: github.com", "environment"),
+        ("npm error network request failed, getaddrinfo ENOTFOUND registry.npmjs.org", "environment"),
+        ("  yield\n" * 400 + "ReadTimeoutError: HTTPSConnectionPool(port=443): Read timed out.", "environment"),
+        ("ModuleNotFoundError: No module named 'numpy'", "policy"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'", "policy"),
+    ],
+)
+def test_a_broken_world_is_the_environments_fault_and_a_missing_module_is_not(output: str, fault: str) -> None:
+    [site] = find_sites(shell("./run", f"Exit code 1\n{output}", True))
+    assert (site.error_kind, site.fault) == ("exit_code", fault)
 
 
 def after(*said: str) -> Trace:

@@ -156,11 +156,12 @@ STATUS_AGENTS = frozenset({"claude_code", "codex", "openhands", "mini_swe_agent"
 """Agents whose harness tells whether a command failed."""
 
 ENVIRONMENT = re.compile(
-    r"Could not resolve host|Temporary failure in name resolution|Network is unreachable|EAI_AGAIN|ENOTFOUND|"
+    r"\b(EAI_AGAIN|ENOTFOUND|ETIMEDOUT|ECONNRESET)\b|"
+    r"(?i:Could not resolve host|Temporary failure in name resolution|Network is unreachable|(Read|Connection) timed out|"
     r"No space left on device|\b50[234] (Bad Gateway|Service Unavailable|Gateway)|rate limit|"
-    r"(token|credentials?) (has |have |is )?expired",
-    re.IGNORECASE,
+    r"(token|credentials?) (has |have |is )?expired)"
 )
+"""Codes are read letter by letter: `ModuleNotFoundError` holds the letters of ENOTFOUND, and is the policy's to mend."""
 
 
 def unwrap(agent: str, content: str) -> str:
