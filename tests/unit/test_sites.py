@@ -264,6 +264,15 @@ FAILED_COMMANDS = {
     "not found, no status recorded": (shell("foo", "bash: foo: command not found", agent="swe_agent"), "exit_code"),
     "a reader's own error": (shell("cat x", "cat: x: No such file or directory", agent="adp"), "exit_code"),
     "hidden by a pipe": (shell("pytest 2>&1 | tail -3", "=== 1 failed, 3 passed in 0.1s ==="), "silent_failure"),
+    "used wrongly": (shell("./scan --fast | head -9", "usage: scan [-h] --dir DIR"), "silent_failure"),
+    "used wrongly beside help": (
+        shell("./a --help | tail -3; ./b | tail -3", "usage: a [-h]\nb: error: no DIR"),
+        "silent_failure",
+    ),
+    "an edit in a cell of a notebook": (
+        shell("edit_file_by_replace('a.py', 'x', 'y')", "[No exact match found in a.py for\n```\nx\n```\n]"),
+        "edit_mismatch",
+    ),
     "hidden by || true": (shell("npm test || true", "npm ERR! missing script: test"), "silent_failure"),
     "a probe that broke": (shell("grep x nowhere", "Exit code 2\ngrep: nowhere: No such file", True), "exit_code"),
     "a reproduction that broke before": (
@@ -305,6 +314,7 @@ def test_what_a_passing_run_printed_is_not_the_error() -> None:
 
 
 HARMLESS_COMMANDS = {
+    "help that was asked for": shell("./scan --help | head -9", "usage: scan [-h] --dir DIR\n\nValidate."),
     "reading a log with a traceback": shell("cat build.log | tail -50", TRACEBACK),
     "reading a source, no status recorded": shell("sed -n 1,9p a.py", TRACEBACK, agent="swe_agent"),
     "searching for errors": shell("grep -rn Error src | head", "a.py:1:ValueError: x", agent="swe_agent"),

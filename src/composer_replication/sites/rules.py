@@ -126,6 +126,7 @@ ANY_AGENT_RULES: tuple[ResultRule, ...] = (
          r"0 occurrences found|[Nn]o match(es)? found (for|in)|SearchReplaceNoExactMatch|does not match|"
          r"new_str(ing)? .{0,40}(are|is) (the same|identical)|could not find the (string|text)|SEARCH block)|"
          r".{0,80}(LLM did not conform|SEARCH/REPLACE block)", tools="other", evident=True),
+    ResultRule("edit_in_a_cell", "edit_mismatch", r"\[No exact match found in ", evident=True),
     ResultRule("file_exists", "edit_precondition",
          r".{0,60}(File already exists at|has not been read|modified since)|.{0,300}Cannot overwrite", tools="other", evident=True),
     ResultRule("path_missing", "file_not_found",
