@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from composer_replication.records import ErrorSite, content_id
 
+from .facts import TOOLBOX
 from .templates import HINT_TEMPLATES
 from .wording import PIECE, PREFIX, count_tokens, sentences
 
@@ -14,6 +15,8 @@ from .wording import PIECE, PREFIX, count_tokens, sentences
 _TEMPLATES = dict(HINT_TEMPLATES)
 # The embedded model knows only the words of these, so their shams are made of one another.
 _TOOLBOX_KINDS = frozenset({"tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure"})
+# These say of the very step that it fails, which is true of every site: a warning, and so no control.
+_FORETELLS = frozenset({"exit_code", "repeated_failure"})
 # Within one of these a reminder for one kind would be good advice for the other.
 _TOPICS = (
     frozenset({"no_action", "json_decode"}),
@@ -31,12 +34,18 @@ def sham_of(site: ErrorSite, tokens: int) -> str:
     while True:
         longer = {_join(text, sentence): sentence for sentence in unused if text or sentence.startswith(PREFIX)}
         fitting = [option for option in longer if count_tokens(option) <= tokens + slack]
-        close = next((option for option in fitting if count_tokens(option) >= tokens - slack), None)
+        # The first sentence is the site's own choice: the one that fits alone would be the same for all.
+        near = fitting if text or _of_toolbox(site) else fitting[:1]
+        close = next((option for option in near if count_tokens(option) >= tokens - slack), None)
         if close or not fitting:
             return close or _cut(next(iter(longer)), tokens)
         text = fitting[0]
         # To the end with it: a long sham repeats itself as late as possible.
         unused = [sentence for sentence in unused if sentence != longer[text]] + [longer[text]]
+
+
+def _of_toolbox(site: ErrorSite) -> bool:
+    return site.detector.startswith(TOOLBOX) and site.error_kind in _TOOLBOX_KINDS
 
 
 def _join(text: str, sentence: str) -> str:
@@ -59,7 +68,7 @@ def _sentences(site: ErrorSite) -> list[str]:
 
 def _other_kinds(site: ErrorSite) -> frozenset[str]:
     own = {kind for kind in (site.error_kind, site.secondary_kind) if kind}
-    if site.error_kind in _TOOLBOX_KINDS:
+    if _of_toolbox(site):
         return _TOOLBOX_KINDS - own
     related = own.union(*(topic for topic in _TOPICS if topic & own))
-    return frozenset(_TEMPLATES) - related
+    return frozenset(_TEMPLATES) - related - _FORETELLS
