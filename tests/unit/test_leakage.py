@@ -185,6 +185,13 @@ def test_a_sham_of_a_session_says_nothing_twice(kind):
         assert len(parts) == len(set(parts)), sham
 
 
+def test_a_sham_of_a_session_has_no_sentence_without_the_one_it_leans_on():
+    for sham in shams("type_error", 40) | shams("exit_code", 24) | shams("edit_mismatch", 30):
+        assert ("Take a way that is" in sham) <= ("not every action is allowed" in sham)
+        assert ("Do what they ask for" in sham) <= ("hooks check the steps" in sham)
+        assert ("Read the output before" in sham) <= ("can end well and still have failed" in sham)
+
+
 def test_shams_differ_between_sites_and_not_between_calls():
     assert len(shams("json_decode", 22)) > 2
     assert shams("json_decode", 22) == shams("json_decode", 22)

@@ -5,6 +5,8 @@ Training on shams instead of hints shows how much of a gain comes from any text 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from composer_replication.records import ErrorSite, content_id
 
 from .facts import TOOLBOX
@@ -13,6 +15,11 @@ from .wording import PIECE, PREFIX, count_tokens, sentences
 
 # Templates as they ship: one that a user registered may need facts, and a sham has none.
 _TEMPLATES = dict(HINT_TEMPLATES)
+_LEANS_ON = {
+    later: sooner.removeprefix(PREFIX)
+    for template in _TEMPLATES.values()
+    for sooner, later in pairwise(sentences(template({})))
+}
 # The embedded model knows only the words of these, so their shams are made of one another.
 _TOOLBOX_KINDS = frozenset({"tool_not_found", "json_decode", "type_error", "runtime_error", "repeated_failure"})
 # These say of the very step that it fails, which is true of every site: a warning, and so no control.
@@ -31,17 +38,34 @@ def sham_of(site: ErrorSite, tokens: int) -> str:
     """About as long as the hint: within two tokens or a tenth. The site's id decides which kinds it speaks of."""
     slack = max(2, tokens // 10)
     unused, text = _sentences(site), ""
-    while True:
+    # Where most reminders would be needed the search for some that fit could take for ever.
+    roomy = sum(map(count_tokens, unused)) >= 2 * tokens and not _of_toolbox(site)
+    whole = _of_whole_reminders(text, unused, tokens - slack, tokens + slack) if roomy else None
+    while whole is None:
         longer = {_join(text, sentence): sentence for sentence in unused if text or sentence.startswith(PREFIX)}
         fitting = [option for option in longer if count_tokens(option) <= tokens + slack]
-        # The first sentence is the site's own choice: the one that fits alone would be the same for all.
-        near = fitting if text or _of_toolbox(site) else fitting[:1]
-        close = next((option for option in near if count_tokens(option) >= tokens - slack), None)
+        close = next((option for option in fitting if count_tokens(option) >= tokens - slack), None)
         if close or not fitting:
             return close or _cut(next(iter(longer)), tokens)
         text = fitting[0]
         # To the end with it: a long sham repeats itself as late as possible.
         unused = [sentence for sentence in unused if sentence != longer[text]] + [longer[text]]
+    return whole
+
+
+def _of_whole_reminders(text: str, unused: list[str], least: int, most: int) -> str | None:
+    """The text and more sentences, none behind another than the one it leans on; None where no number of them fits."""
+    for sentence in unused:
+        if not (sentence.startswith(PREFIX) or text.endswith(_LEANS_ON[sentence])):
+            continue
+        longer = _join(text, sentence)
+        if count_tokens(longer) > most:
+            continue
+        rest = [other for other in unused if other != sentence]
+        found = longer if count_tokens(longer) >= least else _of_whole_reminders(longer, rest, least, most)
+        if found:
+            return found
+    return None
 
 
 def _of_toolbox(site: ErrorSite) -> bool:
