@@ -381,6 +381,12 @@ def test_tools_that_refuse_without_a_flag(agent: str, text: str, kind: str) -> N
     assert site.error_kind == kind
 
 
+def test_an_edit_that_aider_made_beside_one_that_failed_is_no_error() -> None:
+    told = "The LLM did not conform to the edit format.\n# The other 1 SEARCH/REPLACE block were applied successfully."
+    [site] = find_sites(trace_of([Did(told), Did(told, flagged=False)], agent="aider"))
+    assert (site.error_kind, site.call_id) == ("edit_mismatch", "0.0")
+
+
 @pytest.mark.parametrize(
     ("output", "fault"),
     [

@@ -91,6 +91,11 @@ MINI_SWE_AGENT_RULES: tuple[ResultRule, ...] = (
     ResultRule("output_limit", "limit", r".*The output of your last command was too long", tools="shell", evident=True),
 )  # fmt: skip
 
+# Aider tells of all edits of a turn in one text, also of those that it made: only the flag says which failed.
+AIDER_RULES: tuple[ResultRule, ...] = (
+    ResultRule("edit_target", "edit_mismatch", r".{0,80}(LLM did not conform|SEARCH/REPLACE block)"),
+)
+
 TOOLBOX_RULES: tuple[ResultRule, ...] = (
     ResultRule("no_tool", "tool_not_found", r"tool_not_found: "),
     ResultRule("not_a_call", "json_decode", r"json_decode: "),
@@ -124,8 +129,8 @@ ANY_AGENT_RULES: tuple[ResultRule, ...] = (
     ResultRule("edit_text_missing", "edit_mismatch",
          r".{0,60}(No replacement was performed|did not appear verbatim|Multiple occurrences of|old_str(ing)? .{0,40}not found|"
          r"0 occurrences found|[Nn]o match(es)? found (for|in)|SearchReplaceNoExactMatch|does not match|"
-         r"new_str(ing)? .{0,40}(are|is) (the same|identical)|could not find the (string|text)|SEARCH block)|"
-         r".{0,80}(LLM did not conform|SEARCH/REPLACE block)", tools="other", evident=True),
+         r"new_str(ing)? .{0,40}(are|is) (the same|identical)|could not find the (string|text)|SEARCH block)",
+         tools="other", evident=True),
     ResultRule("edit_in_a_cell", "edit_mismatch", r"\[No exact match found in ", evident=True),
     ResultRule("file_exists", "edit_precondition",
          r".{0,60}(File already exists at|has not been read|modified since)|.{0,300}Cannot overwrite", tools="other", evident=True),
@@ -150,6 +155,7 @@ RULES: dict[str, tuple[ResultRule, ...]] = {
     "claude_code": CLAUDE_CODE_RULES,
     "codex": CODEX_RULES,
     "mini_swe_agent": MINI_SWE_AGENT_RULES,
+    "aider": AIDER_RULES,
     "toolbox": TOOLBOX_RULES,
     "code_task": CODE_TASK_RULES,
 }
