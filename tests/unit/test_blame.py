@@ -59,6 +59,19 @@ def test_reading_in_between_clears_no_one_and_a_second_failure_stays_where_it_is
     assert found(*turns) == [(1, "exit_code", "broken_by_edit"), (4, "repeated_failure", "same_call")]
 
 
+def test_a_command_that_fails_again_after_a_change_is_no_repetition():
+    again = [("exit_code", "any_command"), ("exit_code", "any_command")]
+    for change in (edit("/a/app/parse.py"), run(command="sed -i s/a/b/ app/x.py"), run(command="pip install numpy")):
+        for turns in (([run(FAILS)], [change], [run(FAILS)]), ([run(FAILS)], [change, run(FAILS)])):
+            assert [site[1:] for site in found(*turns)] == again
+
+
+def test_a_command_that_fails_again_without_a_change_is_a_repetition():
+    reading, refused = run(command="cat app/parse.py"), edit("/a/app/parse.py", "String to replace not found in file.")
+    for between in (reading, refused, run("Exit code 1", command="pip install numpy")):
+        assert found([run(FAILS)], [between], [run(FAILS)])[-1] == (2, "repeated_failure", "same_call")
+
+
 def test_the_hint_stands_before_the_edit_and_says_what_will_fail():
     trace = trace_of([run()], [edit("/a/app/parse.py")], [run(FAILS)])
     [hint] = write_hints({"t": trace}, find_sites(trace), CAP).hints

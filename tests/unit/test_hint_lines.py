@@ -72,6 +72,11 @@ This is how your edit would have looked if applied
             "× Some errors were emitted",
         ),
         ("** (ArgumentError) not a map\n test/a_test.exs:104: Web.Test.post/1", "** (ArgumentError) not a map"),
+        ("error: found 1 error\n\n  app check --fast\n            ^ Unknown arguments", "Unknown arguments"),
+        (
+            "ImportError: You import x from a checkout without building it first. Either run:\n\n  pip install -e .",
+            "ImportError: You import x from a checkout without building it first",
+        ),
         (LINTER, "E999 IndentationError: unexpected indent"),
     ],
 )

@@ -171,6 +171,27 @@ def test_a_sham_of_a_turn_without_an_action_says_nothing_of_how_calls_are_writte
     assert "one JSON object" not in " ".join(shams("no_action", 90))
 
 
+@pytest.mark.parametrize("kind", sorted(set(HINT_TEMPLATES) - {"exit_code", "repeated_failure"}))
+def test_a_sham_does_not_foretell_that_the_step_fails(kind):
+    said = " ".join(shams(kind, 60) | shams("repeated_failure", 60, secondary_kind=kind))
+    assert "command of this step fails" not in said
+    assert "that call has failed before" not in said
+
+
+@pytest.mark.parametrize("kind", ["type_error", "tool_not_found", "repeated_failure"])
+def test_a_sham_of_a_session_says_nothing_twice(kind):
+    for sham in shams(kind, 48):
+        parts = [part for end in sham.removeprefix("Reminder: ").split(". ") for part in end.strip(".").split(", and ")]
+        assert len(parts) == len(set(parts)), sham
+
+
+def test_a_sham_of_a_session_has_no_sentence_without_the_one_it_leans_on():
+    for sham in shams("type_error", 40) | shams("exit_code", 24) | shams("edit_mismatch", 30):
+        assert ("Take a way that is" in sham) <= ("not every action is allowed" in sham)
+        assert ("Do what they ask for" in sham) <= ("hooks check the steps" in sham)
+        assert ("Read the output before" in sham) <= ("can end well and still have failed" in sham)
+
+
 def test_shams_differ_between_sites_and_not_between_calls():
     assert len(shams("json_decode", 22)) > 2
     assert shams("json_decode", 22) == shams("json_decode", 22)
@@ -184,7 +205,7 @@ def test_a_sham_holds_no_facts_of_its_site():
 def test_the_embedded_model_can_read_the_shams_of_its_own_errors(tiny_tokens):
     tokenizer = tiny_tokens.tokenizer
     for kind in TOOLBOX_KINDS:
-        for sham in shams(kind, 22):
+        for sham in shams(kind, 22, detector=f"toolbox/{kind}"):
             assert tokenizer.unk_token_id not in tokenizer(sham)["input_ids"], sham
 
 

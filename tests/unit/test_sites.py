@@ -264,6 +264,15 @@ FAILED_COMMANDS = {
     "not found, no status recorded": (shell("foo", "bash: foo: command not found", agent="swe_agent"), "exit_code"),
     "a reader's own error": (shell("cat x", "cat: x: No such file or directory", agent="adp"), "exit_code"),
     "hidden by a pipe": (shell("pytest 2>&1 | tail -3", "=== 1 failed, 3 passed in 0.1s ==="), "silent_failure"),
+    "used wrongly": (shell("./scan --fast | head -9", "usage: scan [-h] --dir DIR"), "silent_failure"),
+    "used wrongly beside help": (
+        shell("./a --help | tail -3; ./b | tail -3", "usage: a [-h]\nb: error: no DIR"),
+        "silent_failure",
+    ),
+    "an edit in a cell of a notebook": (
+        shell("edit_file_by_replace('a.py', 'x', 'y')", "[No exact match found in a.py for\n```\nx\n```\n]"),
+        "edit_mismatch",
+    ),
     "hidden by || true": (shell("npm test || true", "npm ERR! missing script: test"), "silent_failure"),
     "a probe that broke": (shell("grep x nowhere", "Exit code 2\ngrep: nowhere: No such file", True), "exit_code"),
     "a reproduction that broke before": (
@@ -305,6 +314,7 @@ def test_what_a_passing_run_printed_is_not_the_error() -> None:
 
 
 HARMLESS_COMMANDS = {
+    "help that was asked for": shell("./scan --help | head -9", "usage: scan [-h] --dir DIR\n\nValidate."),
     "reading a log with a traceback": shell("cat build.log | tail -50", TRACEBACK),
     "reading a source, no status recorded": shell("sed -n 1,9p a.py", TRACEBACK, agent="swe_agent"),
     "searching for errors": shell("grep -rn Error src | head", "a.py:1:ValueError: x", agent="swe_agent"),
@@ -371,9 +381,25 @@ def test_tools_that_refuse_without_a_flag(agent: str, text: str, kind: str) -> N
     assert site.error_kind == kind
 
 
-def test_a_broken_world_is_the_environments_fault() -> None:
-    [site] = find_sites(shell("git pull", "Exit code 1\nfatal: Could not resolve host: github.com", True))
-    assert (site.error_kind, site.fault) == ("exit_code", "environment")
+def test_an_edit_that_aider_made_beside_one_that_failed_is_no_error() -> None:
+    told = "The LLM did not conform to the edit format.\n# The other 1 SEARCH/REPLACE block were applied successfully."
+    [site] = find_sites(trace_of([Did(told), Did(told, flagged=False)], agent="aider"))
+    assert (site.error_kind, site.call_id) == ("edit_mismatch", "0.0")
+
+
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [
+        ("fatal: Could not resolve host: github.com", "environment"),
+        ("npm error network request failed, getaddrinfo ENOTFOUND registry.npmjs.org", "environment"),
+        ("  yield\n" * 400 + "ReadTimeoutError: HTTPSConnectionPool(port=443): Read timed out.", "environment"),
+        ("ModuleNotFoundError: No module named 'numpy'", "policy"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'", "policy"),
+    ],
+)
+def test_a_broken_world_is_the_environments_fault_and_a_missing_module_is_not(output: str, fault: str) -> None:
+    [site] = find_sites(shell("./run", f"Exit code 1\n{output}", True))
+    assert (site.error_kind, site.fault) == ("exit_code", fault)
 
 
 def after(*said: str) -> Trace:

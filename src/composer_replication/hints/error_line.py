@@ -43,6 +43,10 @@ _NOT_THE_FAILURE = re.compile(
     r"|not pip\.?$|subprocess-exited-with-error",
     re.IGNORECASE,
 )
+_CARETS = re.compile(r"^\^+ ")
+"""Under a line of the call or of a source, before what is said about it."""
+_ANNOUNCES = re.compile(r"(?<=[.!?]) [^.!?]*:$")
+"""A last sentence that only leads to the next line."""
 _HARNESS_TAIL = re.compile(r"\[Python Interpreter:.*$")
 _NAME_AND_REASON = re.compile(r"[A-Za-z_][\w.]*(?:: .*)?$")
 _RAISED = "raised "
@@ -69,7 +73,7 @@ def first_line(message: str) -> str | None:
 
 
 def _quoted(line: str) -> str:
-    said = line.removeprefix("- ").removeprefix(_RAISED)
+    said = _ANNOUNCES.sub("", _CARETS.sub("", line.removeprefix("- ").removeprefix(_RAISED)))
     if count_tokens(said) > LINE_TOKENS:
         said = _FOLDERS.sub("", said)
     return clip_words(said, LINE_TOKENS).rstrip(" .:")

@@ -59,6 +59,12 @@ class EditsSince:
         return suspects[0] if len(suspects) == 1 else None
 
 
+def may_change(call: ToolCall | None) -> bool:
+    """Whether a call that did its work may have made another one end differently."""
+    command = command_of(call)
+    return may_write(command) if command is not None else call is not None and _edit_of(0, call) is not None
+
+
 def _key(command: str) -> str:
     return " ".join(command.split())
 

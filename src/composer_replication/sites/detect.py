@@ -15,9 +15,10 @@ from composer_replication.records import (
     content_id,
 )
 
-from .blame import EditsSince
+from .blame import EditsSince, may_change
 from .corrections import Correction, corrections, said_site
 from .results import Failure, failure_of, passed
+from .shell import command_of
 
 STREAK = 3
 BROKEN_BY_EDIT = "broken_by_edit"
@@ -32,10 +33,17 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
     schemas, edits = _schemas(trace), EditsSince()
     heard = {found.said.turn: found for found in reversed([*corrections(trace)])}
     sites: list[ErrorSite] = []
+    changes = 0
     for turn in range(len(trace.turns)):
         at = trace.turns[turn]
         agent, said = trace.source.agent, trace.messages[at.start]["content"] or at.thinking
-        outcomes = [(call, result, failure_of(agent, said, call, result)) for call, result in _answers(trace, turn)]
+        outcomes: list[tuple[ToolCall | None, Message, Failure | None]] = []
+        keys: dict[str, str | None] = {}
+        for call, result in _answers(trace, turn):
+            failure = failure_of(agent, said, call, result)
+            outcomes.append((call, result, failure))
+            keys[result.get("tool_call_id", "")] = _key(call, changes)
+            changes += failure is None and may_change(call)
         found = [(call, result, failure) for call, result, failure in outcomes if failure]
         refused = any(failure.kind == "user_rejection" for _, _, failure in found)
         for call, result, failure in found:
@@ -46,7 +54,7 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
                 broken = failure._replace(rule=BROKEN_BY_EDIT)
                 sites.append(_site(trace, edit.turn, edit.tool, call_id, broken, schemas))
             else:
-                repeat = repeats.reason(_key(call), failure.kind) if failure.fault == "policy" else None
+                repeat = repeats.reason(keys[call_id], failure.kind) if failure.fault == "policy" else None
                 tool, explained = call["function"]["name"] if call else None, _explained(failure, heard.get(turn))
                 sites.append(_site(trace, turn, tool, call_id, explained, schemas, repeat))
         for call, result, failure in outcomes:
@@ -54,7 +62,9 @@ def find_sites(trace: Trace) -> list[ErrorSite]:
         if turn in heard and not refused:
             sites.append(_heard(trace, turn, heard[turn]))
         own: list[tuple[str | None, ErrorKind]] = [
-            (_key(call), failure.kind) for call, _, failure in found if failure.fault == "policy"
+            (keys[result.get("tool_call_id", "")], failure.kind)
+            for _, result, failure in found
+            if failure.fault == "policy"
         ]
         repeats.end_turn(own, succeeded=any(not failure for _, _, failure in outcomes))
     return sorted(sites, key=lambda site: site.turn)
@@ -102,8 +112,11 @@ def _answers(trace: Trace, turn: int) -> list[tuple[ToolCall | None, Message]]:
     return [(calls.get(call_id), result) for call_id, result in results.items()]
 
 
-def _key(call: ToolCall | None) -> str | None:
-    return canonical_tool_call(call) if call else None
+def _key(call: ToolCall | None, changes: int) -> str | None:
+    """A command that is run again after a change tries something else, though it reads the same."""
+    if call is None or command_of(call) is None:
+        return canonical_tool_call(call) if call else None
+    return f"{changes} {canonical_tool_call(call)}"
 
 
 def _site(

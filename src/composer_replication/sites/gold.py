@@ -40,7 +40,7 @@ class Tally(NamedTuple):
 
 
 def load_gold(fresh: bool = False) -> tuple[list[LabelledTurn], dict[str, Trace]]:
-    """The gold set; or the fresh draw, labelled after the detectors were finished and never used to mend them."""
+    """The gold set; or the fresh draw, labelled after the detectors were finished; its labels mended none of them."""
     folder, prefix = files("composer_replication") / "data" / "gold_sites", "fresh_" if fresh else ""
     rows = [json.loads(line) for line in (folder / f"{prefix}labels.jsonl").read_text(encoding="utf-8").splitlines()]
     items = [_labelled(row) for row in rows]

@@ -43,6 +43,8 @@ PASSED = re.compile(
 """A run that counts its failures and has none: what stands above it are errors that its tests provoked."""
 LAST_WORDS = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception)(?::|$)", re.MULTILINE)
 LAST_LINES = 3
+_USAGE = "usage: "
+_ASKS_FOR_HELP = re.compile(r"\s(?:--help|-h)\b")
 CUT_RUN = re.compile(r"\btests?\b.*\|\s*head\b")
 
 
@@ -67,6 +69,7 @@ def shows_failure(command: str, output: str) -> str | None:
         shown = behind_passing_runs(shown if not CUT_RUN.search(command) else _without_logged_errors(shown))
         places += [(RUN_FAILURES, shown), (LAST_WORDS, "\n".join(shown.rstrip().splitlines()[-LAST_LINES:]))]
     for pattern, where in places:
-        if match := pattern.search(where):
-            return where[match.start() :].split("\n", 1)[0].strip()
+        for match in pattern.finditer(where):
+            if not (match[0].startswith(_USAGE) and _ASKS_FOR_HELP.search(command)):
+                return where[match.start() :].split("\n", 1)[0].strip()
     return None

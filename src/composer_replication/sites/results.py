@@ -79,7 +79,7 @@ def failure_of(agent: str, said: str, call: ToolCall | None, result: Message) ->
     rule = first_match(agent, text, command is not None, flagged) or _by_outcome(agent, meant, command, text, flagged)
     if rule is None or rule.kind is None or (rule.kind == "file_not_found" and _ASKS_WHETHER_IT_EXISTS.search(said)):
         return None
-    fault = "environment" if rule.fault == "policy" and ENVIRONMENT.search(text[:MESSAGE_CHARS]) else rule.fault
+    fault = "environment" if rule.fault == "policy" and ENVIRONMENT.search(excerpt(text)) else rule.fault
     shown = (behind_passing_runs(text).strip() or text) if command else text.removeprefix(f"{rule.kind}: ")
     return Failure(rule.kind, fault, rule.name, rule.confidence, excerpt(shown))
 

@@ -91,6 +91,11 @@ MINI_SWE_AGENT_RULES: tuple[ResultRule, ...] = (
     ResultRule("output_limit", "limit", r".*The output of your last command was too long", tools="shell", evident=True),
 )  # fmt: skip
 
+# Aider tells of all edits of a turn in one text, also of those that it made: only the flag says which failed.
+AIDER_RULES: tuple[ResultRule, ...] = (
+    ResultRule("edit_target", "edit_mismatch", r".{0,80}(LLM did not conform|SEARCH/REPLACE block)"),
+)
+
 TOOLBOX_RULES: tuple[ResultRule, ...] = (
     ResultRule("no_tool", "tool_not_found", r"tool_not_found: "),
     ResultRule("not_a_call", "json_decode", r"json_decode: "),
@@ -124,8 +129,9 @@ ANY_AGENT_RULES: tuple[ResultRule, ...] = (
     ResultRule("edit_text_missing", "edit_mismatch",
          r".{0,60}(No replacement was performed|did not appear verbatim|Multiple occurrences of|old_str(ing)? .{0,40}not found|"
          r"0 occurrences found|[Nn]o match(es)? found (for|in)|SearchReplaceNoExactMatch|does not match|"
-         r"new_str(ing)? .{0,40}(are|is) (the same|identical)|could not find the (string|text)|SEARCH block)|"
-         r".{0,80}(LLM did not conform|SEARCH/REPLACE block)", tools="other", evident=True),
+         r"new_str(ing)? .{0,40}(are|is) (the same|identical)|could not find the (string|text)|SEARCH block)",
+         tools="other", evident=True),
+    ResultRule("edit_in_a_cell", "edit_mismatch", r"\[No exact match found in ", evident=True),
     ResultRule("file_exists", "edit_precondition",
          r".{0,60}(File already exists at|has not been read|modified since)|.{0,300}Cannot overwrite", tools="other", evident=True),
     ResultRule("path_missing", "file_not_found",
@@ -149,6 +155,7 @@ RULES: dict[str, tuple[ResultRule, ...]] = {
     "claude_code": CLAUDE_CODE_RULES,
     "codex": CODEX_RULES,
     "mini_swe_agent": MINI_SWE_AGENT_RULES,
+    "aider": AIDER_RULES,
     "toolbox": TOOLBOX_RULES,
     "code_task": CODE_TASK_RULES,
 }
@@ -156,11 +163,12 @@ STATUS_AGENTS = frozenset({"claude_code", "codex", "openhands", "mini_swe_agent"
 """Agents whose harness tells whether a command failed."""
 
 ENVIRONMENT = re.compile(
-    r"Could not resolve host|Temporary failure in name resolution|Network is unreachable|EAI_AGAIN|ENOTFOUND|"
+    r"\b(EAI_AGAIN|ENOTFOUND|ETIMEDOUT|ECONNRESET)\b|"
+    r"(?i:Could not resolve host|Temporary failure in name resolution|Network is unreachable|(Read|Connection) timed out|"
     r"No space left on device|\b50[234] (Bad Gateway|Service Unavailable|Gateway)|rate limit|"
-    r"(token|credentials?) (has |have |is )?expired",
-    re.IGNORECASE,
+    r"(token|credentials?) (has |have |is )?expired)"
 )
+"""Codes are read letter by letter: `ModuleNotFoundError` holds the letters of ENOTFOUND, and is the policy's to mend."""
 
 
 def unwrap(agent: str, content: str) -> str:
