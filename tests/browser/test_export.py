@@ -62,6 +62,15 @@ def test_records_open_from_lists_with_filters(offline):
     expect(page.locator(".side.good")).to_contain_text("look")
 
 
+@pytest.mark.parametrize(
+    ("text", "total"), [("site_id", "0"), ("null", "0"), ("true", "0"), ("Type Error", "1"), ("leave nothing out", "1")]
+)
+def test_a_list_is_filtered_by_what_its_rows_say(offline, text, total):
+    offline.page.get_by_role("navigation").get_by_role("link", name="Sites").click()
+    offline.page.get_by_label("filter rows by text").fill(text)
+    expect(offline.page.locator(".filters .total")).to_have_text(total)
+
+
 @pytest.mark.parametrize(("link", "total"), [("no majority 1", "1"), ("doubtful pairs: 1", "1")])
 def test_a_number_of_the_funnel_opens_as_many_rows(offline, link, total):
     offline.page.get_by_role("navigation").get_by_role("link", name="Run").click()

@@ -169,6 +169,22 @@ def test_lists_filter_sort_and_count(ask):
             ask("list", **query)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        *(("fault", 0), ("site_id", 0), ("null", 0), ("true", 0), ('","', 0)),
+        *(("type error", 1), ("TYPE_ERROR", 1), ("Leave nothing out", 1), ("policy", 2)),
+    ],
+)
+def test_a_list_is_filtered_by_what_its_rows_say(ask, text, found):
+    """Not by the names of their fields; and by what they carry of other records, here a hint."""
+    assert ask("list", kind="site", q=text)["total"] == found
+
+
+def test_hints_are_filtered_by_the_kind_that_their_rows_show(ask):
+    assert ask("list", kind="hint", q="edit precondition")["total"] == 1
+
+
 def test_what_is_gone_from_the_funnel_leads_to_a_list(ask):
     rows = {row["noun"]: row for row in ask("run")["funnel"]}
     (drop,) = rows["pairs"]["drops"]

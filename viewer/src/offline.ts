@@ -23,12 +23,20 @@ export async function listed(query: Query, part: (query: Query) => Promise<ListA
 
 function matches(row: Fields, query: Query): boolean {
   return Object.entries(query).every(([name, wanted]) => {
-    if (name === "q") return JSON.stringify(row).toLowerCase().includes(String(wanted).toLowerCase());
+    if (name === "q") return Object.values(row).some((value) => holds(value, comparable(String(wanted))));
     if (name === "has") return Number(row[wanted] ?? 0) > 0;
     if (name === "lacks") return Number(row[wanted] ?? 0) === 0;
     return NOT_FIELDS.has(name) || asText(row[name] ?? null) === String(wanted);
   });
 }
+
+function holds(value: Json, text: string): boolean {
+  if (value === null || typeof value === "boolean") return false;
+  if (typeof value === "object") return Object.values(value).some((inner) => holds(inner, text));
+  return comparable(String(value)).includes(text);
+}
+
+const comparable = (text: string) => text.toLowerCase().replaceAll("_", " ");
 
 /** As a filter in an address names a value; a missing one is named by nothing. */
 export function asText(value: Json): string {
