@@ -321,6 +321,19 @@ def test_search_finds_substrings_in_every_kind(ask):
     assert ask("search", q='qq"" OR * NEAR(')["results"] == []
 
 
+def test_search_marks_what_it_found_behind_a_letter_that_is_longer_in_lower_case(tmp_path):
+    run = viewed_run(tmp_path / "run")
+    add_trace(run, long_trace(1, "İİİ İstanbul zebra"))
+    library = Library([run.path])
+    for text in ("zebra", "İstanbul"):
+        assert library.answer("run", "search", {"q": text})["results"][0]["match"] == text
+    library.close()
+
+
+def test_search_for_a_null_character_finds_nothing(ask):
+    assert ask("search", q="abc\0def")["results"] == []
+
+
 def test_a_stage_that_is_made_again_is_read_and_indexed_again(tmp_path):
     run = viewed_run(tmp_path / "run")
     library = Library([run.path])
