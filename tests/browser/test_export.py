@@ -15,9 +15,14 @@ from .conftest import watch
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    run = viewed_run(tmp_path_factory.mktemp("exported") / "run")
-    add_trace(run, long_trace(120, HOSTILE[:-1]))
+def run(tmp_path_factory):
+    made = viewed_run(tmp_path_factory.mktemp("exported") / "run")
+    add_trace(made, long_trace(120, HOSTILE[:-1]))
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(run, tmp_path_factory):
     made = tmp_path_factory.mktemp("export") / "made"
     library = Library([run.path])
     export(library, made, page_files(), Silent())
@@ -62,6 +67,15 @@ def test_records_open_from_lists_with_filters(offline):
     expect(page.locator(".side.good")).to_contain_text("look")
 
 
+@pytest.mark.parametrize(
+    ("text", "total"), [("site_id", "0"), ("null", "0"), ("true", "0"), ("Type Error", "1"), ("leave nothing out", "1")]
+)
+def test_a_list_is_filtered_by_what_its_rows_say(offline, text, total):
+    offline.page.get_by_role("navigation").get_by_role("link", name="Sites").click()
+    offline.page.get_by_label("filter rows by text").fill(text)
+    expect(offline.page.locator(".filters .total")).to_have_text(total)
+
+
 @pytest.mark.parametrize(("link", "total"), [("no majority 1", "1"), ("doubtful pairs: 1", "1")])
 def test_a_number_of_the_funnel_opens_as_many_rows(offline, link, total):
     offline.page.get_by_role("navigation").get_by_role("link", name="Run").click()
@@ -76,6 +90,17 @@ def test_a_transcript_goes_on_past_its_first_window_and_shows_glyphs(offline):
     expect(page.locator("#turn-0")).to_contain_text("⟦202E⟧gnp.exe")
     page.locator(".scroller").evaluate("element => { element.scrollTop = element.scrollHeight }")
     expect(page.locator("#turn-119")).to_contain_text("␛[2J")
+
+
+def test_search_says_that_an_export_does_not_hold_all_texts(context, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("composer_replication.viewer.export.MAX_SEARCHED_CHARS", 2000)
+    library = Library([run.path])
+    export(library, tmp_path / "cut", page_files(), Silent())
+    library.close()
+    page = watch(context).page
+    page.goto(f"{(tmp_path / 'cut/index.html').as_uri()}#/run/search?q=nowhere-to-be-found")
+    expect(page.get_by_role("status")).to_have_text("0 and more")
+    expect(page.locator("main")).to_contain_text("Nothing found in the part that was searched.")
 
 
 def test_search_works_without_a_server(offline):

@@ -107,6 +107,15 @@ def test_filters_are_in_the_address_and_come_back_from_it(open_page, first):
     expect(page.locator("main")).to_contain_text("Nothing matches")
 
 
+def test_a_list_that_is_empty_does_not_blame_a_filter(open_page, served, context):
+    answer = context.request.get(f"{served.origin}/api/run/list", params={"kind": "verdict"}).json()
+    context.route("**/api/run/list?*", lambda route: route.fulfill(json={**answer, "rows": [], "total": 0}))
+    page = open_page("rollouts?sort=-step")
+    expect(page.locator("main")).to_contain_text("This run has none.")
+    page.get_by_label("filter rows by text").fill("no such text")
+    expect(page.locator("main")).to_contain_text("Nothing matches")
+
+
 def test_rows_are_walked_and_opened_by_keys(open_page, page):
     open_page("pairs")
     expect(page.locator(".filters .total")).to_have_text(f"{PAIRS:,}")

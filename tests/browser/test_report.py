@@ -1,14 +1,21 @@
-"""`report.html` in Chromium: of a small quickstart run, and of one with far too much of everything."""
+"""`report.html` in Chromium: of a small quickstart run, and of one with far too much of everything; and the reports
+about held-out sessions and of the monitor."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from composer_replication.cli.sessions import MEANING
 from composer_replication.evaluation.report import render_report
+from composer_replication.evaluation.session_page import render_sessions
+from composer_replication.evaluation.sessions import Phase, TurnMeasure, changes
+from tests.command_line import recompose
+from tests.pages import ROOT
 from tests.small import SMALL_CONFIG
 from tests.unit.test_report import too_much
 
@@ -22,7 +29,26 @@ def reports(tmp_path_factory):
     command = [sys.executable, "-m", "composer_replication", "quickstart", "--config", "small.toml", "--run", "run"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     (folder / "too_much.html").write_text(render_report(too_much()))
-    return {"quickstart": folder / "run/report.html", "too much": folder / "too_much.html"}
+    (folder / "sessions.html").write_text(_sessions())
+    samples, read = ROOT / "tests/samples/claude_code_mini", folder / "read"
+    assert recompose("ingest", samples, "--run", read).returncode == recompose("monitor", read).returncode == 0
+    return {
+        "quickstart": folder / "run/report.html",
+        "too much": folder / "too_much.html",
+        "sessions": folder / "sessions.html",
+        "monitor": read / "monitor/report.html",
+    }
+
+
+def _sessions() -> str:
+    phases: tuple[Phase, Phase] = ("before", "after")
+    found = [
+        TurnMeasure(measure=measure, trace_id=f"{session:016x}", turn=312, phase=phase, value=session * place - 1.234)
+        for measure in MEANING
+        for session in range(9)
+        for place, phase in enumerate(phases)
+    ]
+    return render_sessions(Path("runs") / ("long" * 30), 9, changes(found)[0], MEANING, ["a remark"], found)
 
 
 @pytest.fixture
@@ -40,7 +66,7 @@ def open_report(context, reports):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", ["quickstart", "too much"])
+@pytest.mark.parametrize("name", ["quickstart", "too much", "sessions", "monitor"])
 def test_a_report_fits_its_window_folded_and_unfolded(open_report, name, width):
     page = open_report(name)
     page.set_viewport_size({"width": width, "height": 800})
@@ -52,6 +78,14 @@ def test_a_report_fits_its_window_folded_and_unfolded(open_report, name, width):
             " && each.scrollWidth > each.clientWidth).map(each => each.tagName)"
         )
         assert inner == [], "nothing scrolls sideways inside the page either"
+
+
+def test_figures_keep_their_headings_on_a_phone(open_report):
+    page = open_report("sessions")
+    page.set_viewport_size({"width": 390, "height": 800})
+    row = page.locator("tr", has_text="of the actor's correction").first
+    told = row.evaluate("row => [...row.cells].map(cell => getComputedStyle(cell, '::before').content)")
+    assert told == ["none", '"Before: "', '"After: "', '"Difference [95 %]: "', '"Turns: "', '"Sessions: "', "none"]
 
 
 def test_a_report_names_environment_model_and_seed(open_report):

@@ -128,6 +128,18 @@ def test_what_is_printed(monkeypatch, capsys, name, given):
     assert told == golden.read_text()
 
 
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_figure_is_cut_where_the_table_is_too_wide(monkeypatch, capsys, columns):
+    """80 columns is also what a pipe or the log of CI has."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    plan(model="Qwen/Qwen3-8B", gpus=2, sites=2, costs=COSTS)
+    told = " ".join(capsys.readouterr().out.split())
+    wide = (GOLDEN / "two-sites.txt").read_text()
+    cells = [cell.strip() for line in wide.splitlines() if line.startswith("│") for cell in line.split("│")]
+    assert "…" not in told
+    assert not [cell for cell in cells if cell not in told]
+
+
 def test_the_commands_of_the_page_give_what_it_shows(monkeypatch):
     """Where it plans for sessions, a smaller folder of them: only the examples without any are compared."""
     monkeypatch.setenv("COLUMNS", "200")

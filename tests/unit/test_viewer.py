@@ -169,6 +169,22 @@ def test_lists_filter_sort_and_count(ask):
             ask("list", **query)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        *(("fault", 0), ("site_id", 0), ("null", 0), ("true", 0), ('","', 0)),
+        *(("type error", 1), ("TYPE_ERROR", 1), ("Leave nothing out", 1), ("policy", 2)),
+    ],
+)
+def test_a_list_is_filtered_by_what_its_rows_say(ask, text, found):
+    """Not by the names of their fields; and by what they carry of other records, here a hint."""
+    assert ask("list", kind="site", q=text)["total"] == found
+
+
+def test_hints_are_filtered_by_the_kind_that_their_rows_show(ask):
+    assert ask("list", kind="hint", q="edit precondition")["total"] == 1
+
+
 def test_what_is_gone_from_the_funnel_leads_to_a_list(ask):
     rows = {row["noun"]: row for row in ask("run")["funnel"]}
     (drop,) = rows["pairs"]["drops"]
@@ -303,6 +319,19 @@ def test_search_finds_substrings_in_every_kind(ask):
         with pytest.raises(UsageError):
             ask("search", q=short)
     assert ask("search", q='qq"" OR * NEAR(')["results"] == []
+
+
+def test_search_marks_what_it_found_behind_a_letter_that_is_longer_in_lower_case(tmp_path):
+    run = viewed_run(tmp_path / "run")
+    add_trace(run, long_trace(1, "İİİ İstanbul zebra"))
+    library = Library([run.path])
+    for text in ("zebra", "İstanbul"):
+        assert library.answer("run", "search", {"q": text})["results"][0]["match"] == text
+    library.close()
+
+
+def test_search_for_a_null_character_finds_nothing(ask):
+    assert ask("search", q="abc\0def")["results"] == []
 
 
 def test_a_stage_that_is_made_again_is_read_and_indexed_again(tmp_path):

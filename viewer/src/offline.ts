@@ -23,12 +23,20 @@ export async function listed(query: Query, part: (query: Query) => Promise<ListA
 
 function matches(row: Fields, query: Query): boolean {
   return Object.entries(query).every(([name, wanted]) => {
-    if (name === "q") return JSON.stringify(row).toLowerCase().includes(String(wanted).toLowerCase());
+    if (name === "q") return Object.values(row).some((value) => holds(value, comparable(String(wanted))));
     if (name === "has") return Number(row[wanted] ?? 0) > 0;
     if (name === "lacks") return Number(row[wanted] ?? 0) === 0;
     return NOT_FIELDS.has(name) || asText(row[name] ?? null) === String(wanted);
   });
 }
+
+function holds(value: Json, text: string): boolean {
+  if (value === null || typeof value === "boolean") return false;
+  if (typeof value === "object") return Object.values(value).some((inner) => holds(inner, text));
+  return comparable(String(value)).includes(text);
+}
+
+const comparable = (text: string) => lower(text).replaceAll("_", " ");
 
 /** As a filter in an address names a value; a missing one is named by nothing. */
 export function asText(value: Json): string {
@@ -56,17 +64,27 @@ interface Text extends Omit<SearchResult, "before" | "match" | "after"> {
   text: string;
 }
 
-export async function searched(query: Query, texts: () => Promise<{ texts: Text[] }>): Promise<SearchAnswer> {
+/** `more`: the run has texts that the export left out. */
+interface Texts {
+  texts: Text[];
+  more: boolean;
+}
+
+/** As long as the text, for places in it: of all letters only this one has two characters in lower case. */
+const lower = (text: string) => text.replaceAll("İ", "I").toLowerCase();
+
+export async function searched(query: Query, texts: () => Promise<Texts>): Promise<SearchAnswer> {
   const q = String(query.q ?? "");
-  const words = [...q.matchAll(/"([^"]+)"|(\S+)/g)].map((found) => (found[1] ?? found[2] ?? "").toLowerCase());
+  const words = [...q.matchAll(/"([^"]+)"|(\S+)/g)].map((found) => lower(found[1] ?? found[2] ?? ""));
   const most = Number(query.limit ?? 200);
   const results: SearchResult[] = [];
-  for (const { text, ...place } of words.length ? (await texts()).texts : []) {
-    const lower = text.toLowerCase();
+  const { texts: all, more: isCut } = words.length ? await texts() : { texts: [], more: false };
+  for (const { text, ...place } of all) {
+    const low = lower(text);
     if (query.kind && place.kind !== query.kind) continue;
     if (query.trace && place.trace_id !== query.trace) continue;
-    if (!words.every((word) => lower.includes(word))) continue;
-    const start = lower.indexOf(words[0] ?? "");
+    if (!words.every((word) => low.includes(word))) continue;
+    const start = low.indexOf(words[0] ?? "");
     const end = start + (words[0] ?? "").length;
     results.push({
       ...place,
@@ -76,5 +94,5 @@ export async function searched(query: Query, texts: () => Promise<{ texts: Text[
     });
     if (results.length > most) break;
   }
-  return { q, indexing: null, results: results.slice(0, most), more: results.length > most };
+  return { q, indexing: null, results: results.slice(0, most), more: isCut || results.length > most };
 }

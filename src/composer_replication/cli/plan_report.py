@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 COLUMNS = (
@@ -13,6 +14,7 @@ COLUMNS = (
 )  # fmt: skip
 """What a process sends in a step, what a site sends over a slow line, and what that, or all without one, comes to for
 each token that is trained on."""
+UNBOUNDED = 1000
 MARKS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -23,10 +25,7 @@ def show(plan: dict[str, Any]) -> None:
     console.print(f"{plan['model']}, {plan['parameters'] / 1e6:,.1f} M parameters: {plan['steps']} steps of {played}")
     if lengths:
         console.print(f"  lengths: {lengths['source']}")
-    table = Table(*COLUMNS)
-    for row in plan["layouts"]:
-        table.add_row(*_cells(row))
-    console.print(table)
+    _show_layouts(console, [_cells(row) for row in plan["layouts"]])
     console.print(_balance(plan["layouts"]))
     console.print(_teachers(plan["teachers"]))
     costs = plan["costs"]
@@ -39,6 +38,21 @@ def show(plan: dict[str, Any]) -> None:
     if costs["assumed"]:
         console.print(f"Assumed and not measured: {', '.join(costs['assumed'])}.")
     console.print(f"Not counted: {', '.join(plan['not_counted'])}.")
+
+
+def _show_layouts(console: Console, layouts: list[list[str]]) -> None:
+    """A table; line by line where it is wider than the terminal, since figures would be cut."""
+    table = Table(*COLUMNS)
+    for cells in layouts:
+        table.add_row(*cells)
+    if Measurement.get(console, console.options.update(width=UNBOUNDED), table).maximum <= console.width:
+        console.print(table)
+        return
+    for layout, *cells in layouts:
+        console.print(f"  {layout}")
+        for title, cell in zip(COLUMNS[1:], cells, strict=True):
+            if cell:
+                console.print(f"    {title + ': ' if title else ''}{cell}")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -74,6 +74,18 @@ _BESIDE = {
 """What rows of a list carry of other records, by kind."""
 
 
+def _holds(text: str) -> str:
+    """The page shows `exit_code` as words; both find it."""
+    return f"instr(lower(replace({text}, '_', ' ')), lower(?))"
+
+
+_ANY_TEXT = (
+    "EXISTS (SELECT 1 FROM json_tree(records.facts) AS field WHERE field.type IN ('text', 'integer', 'real')"  # noqa: S608
+    f" AND {_holds('field.atom')})"
+)
+"""Not the JSON itself: a name of a field is in every row, and quotes are escaped."""
+
+
 @dataclass
 class CachedRecord:
     """Unpacked where it is looked into: of most of many records only the id is wanted."""
@@ -183,6 +195,9 @@ def listing(view: RunView, query: Mapping[str, str]) -> JsonObject:
     sort = rest.pop("sort", "")
     where, values = _condition(kind, rest)
     cache = view.fresh()
+    if "q" in rest:  # looked into once: below, every facet counts again
+        found = [number for (number,) in cache.rows(f"SELECT number FROM records WHERE {where}", *values)]  # noqa: S608
+        where, values = "number IN (SELECT value FROM json_each(?))", [orjson.dumps(found).decode()]
     ((total,),) = cache.rows(f"SELECT COUNT(*) FROM records WHERE {where}", *values)  # noqa: S608
     counted = {name: how for (of, name), how in _JOINS.items() if of == kind}
     joins = {name: f"(SELECT COUNT(*) FROM records other WHERE {how})" for name, how in counted.items()}  # noqa: S608
@@ -214,8 +229,8 @@ def _condition(kind: str, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
             parts.append(f"{_VERDICT} IS ?")
             values.append(value if value not in ("null", "") else None)
         elif field == "q":
-            parts.append("instr(lower(facts), lower(?))")
-            values.append(value)
+            parts.append(f"({' OR '.join([_ANY_TEXT, *map(_holds, _BESIDE.get(kind, {}).values())])})")
+            values += [value.replace("_", " ")] * parts[-1].count("?")
         elif not _FIELD.fullmatch(field):
             raise UsageError("a filter is the name of a field", "take it out")
         elif value in ("null", ""):

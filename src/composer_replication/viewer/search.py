@@ -160,7 +160,7 @@ def _text(value: Any) -> str:
 
 
 def search(view: RunView, indexer: Indexer, query: Mapping[str, str]) -> JsonObject:
-    words = [phrase or word for phrase, word in _WORDS.findall(query.get("q", "")[:400])]
+    words = [phrase or word for phrase, word in _WORDS.findall(query.get("q", "")[:400].replace("\0", " "))]
     if not words or max(map(len, words)) < 3:
         raise UsageError("search needs three characters", "type more")
     limit = min(number(query.get("limit", ""), 50), MAX_RESULTS)
@@ -195,10 +195,10 @@ def _hit(cache: Cache, row: tuple[Any, ...], words: list[str]) -> JsonObject | N
         turn = turn_of_message(cache, record_id, place)
     else:
         text = _text(unpacked(body).get(field))
-    low = text.lower()
-    if not all(word.lower() in low for word in words):
+    low = _lower(text)
+    if not all(_lower(word) in low for word in words):
         return None
-    start = low.find(words[0].lower())
+    start = low.find(_lower(words[0]))
     end = start + len(words[0])
     return {
         **{"kind": kind, "id": record_id, "turn": turn, "field": field, "trace_id": trace_id, "message": place},
@@ -206,6 +206,11 @@ def _hit(cache: Cache, row: tuple[Any, ...], words: list[str]) -> JsonObject | N
         "match": text[start:end],
         "after": text[end : end + AROUND],
     }
+
+
+def _lower(text: str) -> str:
+    """As long as the text, for places in it: of all letters only this one has two characters in lower case."""
+    return text.replace("İ", "I").lower()
 
 
 def turn_of_message(cache: Cache, trace_id: str, place: int) -> int | None:

@@ -81,7 +81,7 @@ export function SearchPage() {
           </li>
         ))}
       </ol>
-      {answer && !answer.results.length && !answer.indexing && <p class="faint">Nothing found.</p>}
+      {answer && !answer.results.length && !answer.indexing && <p class="faint">Nothing found{answer.more ? " in the part that was searched" : ""}.</p>}
     </div>
   );
 }

@@ -29,6 +29,7 @@ export function Table(props: { kind: string; id: (row: Fields) => [string, strin
   const here = useHere();
   const filters = Object.fromEntries(Object.entries(here.filters).filter(([name, value]) => value && !props.keep?.includes(name)));
   const key = addressOf(here.run, "list", { kind: props.kind, ...filters });
+  const isFiltered = Object.keys(filters).some((name) => name !== "sort");
   const rows = useRows(here.run, props.kind, filters, key);
   const [current, setCurrent] = useState(-1);
   const scroller = useRef<Scroller>(null);
@@ -57,7 +58,7 @@ export function Table(props: { kind: string; id: (row: Fields) => [string, strin
             <HeadCell column={column} here={here} />
           ))}
         </div>
-        {rows.first && !rows.total && <p class="waiting">Nothing matches.</p>}
+        {rows.first && !rows.total && <p class="waiting">{isFiltered ? "Nothing matches." : "This run has none."}</p>}
         <Virtual
           count={rows.total}
           guess={37}
