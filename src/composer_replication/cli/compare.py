@@ -77,7 +77,7 @@ def show_comparison(result: ArmComparison, chart: Path | None) -> None:
     split = f", split {result.split}" if result.split else ""
     table = Table(f"{result.metric}{split}", "mean [95 %]", "runs", "tasks", title="arms", title_justify="left")
     for arm in result.arms:
-        table.add_row(Text(arm.name), f"{_interval(arm.estimate)}", str(len(arm.seeds)), str(arm.tasks))
+        table.add_row(Text(arm.name), Text(_interval(arm.estimate)), str(len(arm.seeds)), str(arm.tasks))
     console.print(table)
     table = Table("arm", title=Text(f"difference from {result.baseline}"), title_justify="left")
     for heading in ("difference [95 %]", "p (Holm)", "detectable", "verdict"):
@@ -86,7 +86,7 @@ def show_comparison(result: ArmComparison, chart: Path | None) -> None:
         effect = row.minimum_detectable_effect
         table.add_row(
             Text(row.arm),
-            _interval(row.difference, signed=True),
+            Text(_interval(row.difference, signed=True)),
             _p(row.p_holm),
             "—" if effect is None else _number(effect, 3),
             row.verdict,
