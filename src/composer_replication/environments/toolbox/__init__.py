@@ -17,7 +17,24 @@ from .tasks import SPLITS, Split, ToolboxTask, make_task, task_by_id, task_strea
 from .tools import TOOLS, World
 
 __all__ = [
-    "FINISH", "MAX_TURNS", "SPLITS", "TOOLS", "WAYS", "Call", "Split", "ToolboxEpisode", "ToolboxTask", "TurnError",
-    "TurnResult", "Way", "World", "make_task", "next_call", "parse_call", "replay_history", "task_by_id", "task_stream",
+    "FINISH",
+    "MAX_TURNS",
+    "SPLITS",
+    "TOOLS",
+    "WAYS",
+    "Call",
+    "Split",
+    "ToolboxEpisode",
+    "ToolboxTask",
+    "TurnError",
+    "TurnResult",
+    "Way",
+    "World",
+    "make_task",
+    "next_call",
+    "parse_call",
+    "replay_history",
+    "task_by_id",
+    "task_stream",
     "trace_of",
 ]  # fmt: skip

@@ -16,7 +16,20 @@ from .open import BACKENDS, available_backends, open_sandbox
 from .toolchain import Toolchain, ToolchainError, toolchain
 
 __all__ = [
-    "BACKENDS", "MIB", "Changes", "ExecResult", "Limits", "NetworkPolicy", "Sandbox", "SandboxFailure",
-    "SandboxRefusal", "SandboxSpec", "SandboxUnavailable", "Toolchain", "ToolchainError", "available_backends",
-    "open_sandbox", "toolchain",
-]  # fmt: skip
+    "BACKENDS",
+    "MIB",
+    "Changes",
+    "ExecResult",
+    "Limits",
+    "NetworkPolicy",
+    "Sandbox",
+    "SandboxFailure",
+    "SandboxRefusal",
+    "SandboxSpec",
+    "SandboxUnavailable",
+    "Toolchain",
+    "ToolchainError",
+    "available_backends",
+    "open_sandbox",
+    "toolchain",
+]
