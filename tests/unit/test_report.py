@@ -286,9 +286,8 @@ def test_an_interval_over_enough_repositories_draws_whole_ones() -> None:
     found, over_tasks = compare(of_repositories(8), {})[0].difference, paired_difference(before, after)
     assert (found.mean, found.n) == (over_tasks.mean, 32)
     assert found.hi - found.lo > 1.8 * (over_tasks.hi - over_tasks.lo)
-    assert told_repositories(repositories_of(of_repositories(8)))[0].endswith(
-        "whole ones of the 8 are drawn for the interval."
-    )
+    (sentence,) = told_repositories(repositories_of(of_repositories(8)))
+    assert sentence == "Tasks of one repository are alike: whole ones of the 8 are drawn for the difference's interval."
 
 
 def test_an_interval_over_few_repositories_is_about_these_and_says_so() -> None:
@@ -296,8 +295,15 @@ def test_an_interval_over_few_repositories_is_about_these_and_says_so() -> None:
     changes = [float(n % 2 == 0) for n in range(3) for _ in range(4)]
     assert compare(three, {})[0].difference == paired_difference([0.0] * 12, changes)
     (sentence,) = told_repositories(repositories_of(three))
-    assert sentence == "Tasks of 3 repositories, too few to draw: the interval is about these alone."
+    assert sentence == "Tasks of 3 repositories, too few to draw: the difference's interval is about these alone."
     assert told_repositories(repositories_of(of_repositories(1))) == []
+
+
+def test_repositories_that_some_task_does_not_tell_are_neither_drawn_nor_told() -> None:
+    outcomes = [*of_repositories(8), outcome("t", "before"), outcome("t", "after")]
+    changes = [float(n % 2 == 0) for n in range(8) for _ in range(4)]
+    assert compare(outcomes, {})[0].difference == paired_difference([0.0] * 33, [*changes, 0.0])
+    assert told_repositories(repositories_of(outcomes)) == []
 
 
 def test_what_is_alike_is_not_called_few() -> None:

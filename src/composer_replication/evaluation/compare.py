@@ -118,8 +118,9 @@ def rows_left_out(outcomes: Sequence[TaskOutcome]) -> int:
 
 
 def repositories_of(outcomes: Sequence[TaskOutcome]) -> int:
-    """That the headline's tasks are of; 0 where tasks do not tell."""
-    return len({outcome.labels.get(REPOSITORY) for outcome in outcomes if outcome.split == outcomes[0].split} - {None})
+    """That the headline's tasks are of; 0 where one does not tell."""
+    found = {outcome.labels.get(REPOSITORY) for outcome in outcomes if outcome.split == outcomes[0].split}
+    return 0 if None in found else len(found)
 
 
 def _labelled(outcomes: Sequence[TaskOutcome]) -> tuple[dict[str, list[TaskOutcome]], int]:

@@ -76,8 +76,8 @@ def told_repositories(number: int) -> list[str]:
     if number < 2:
         return []
     if number < FEWEST_TO_TELL:
-        return [f"Tasks of {number} repositories, too few to draw: the interval is about these alone."]
-    return [f"Tasks of one repository are alike: whole ones of the {number} are drawn for the interval."]
+        return [f"Tasks of {number} repositories, too few to draw: the difference's interval is about these alone."]
+    return [f"Tasks of one repository are alike: whole ones of the {number} are drawn for the difference's interval."]
 
 
 def conclude(run: Run) -> dict[str, Any]:
